@@ -1,0 +1,93 @@
+//! The JSON of the cold calls.
+
+use serde::{Deserialize, Serialize};
+
+use crate::json::Raw;
+use crate::vocab::{EnvelopeId, Exchange, Message, Repair, Request, RouteInfo, Routing, Target};
+
+/// Answer of `describe`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Descriptor {
+    /// Name of the adapter.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// Adapter API that it was built with, `major.minor`.
+    pub api: String,
+    /// What it writes into replay state.
+    pub envelope: EnvelopeId,
+    /// JSON Schema of its configuration.
+    pub config_schema: Raw,
+}
+
+/// Body of a successful `create`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct CreatedInfo {
+    /// The routes of this configuration.
+    pub routes: Vec<RouteInfo>,
+}
+
+/// Body of a failed `create`: where in `[adapter.config]`, and what.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConfigRefusal {
+    /// Dotted path; empty for the whole.
+    pub path: String,
+    /// What is wrong.
+    pub message: String,
+}
+
+/// Argument of `check_history`: the assistant messages whose envelope passed the host's own checks.
+/// Answer: an array of `null` or `InvalidReplay`, one per message.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct CheckHistory {
+    /// Where the request goes.
+    pub target: Target,
+    /// The messages.
+    pub messages: Vec<Message>,
+}
+
+/// Argument of `convert`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Convert {
+    /// Where the request goes.
+    pub target: Target,
+    /// The request.
+    pub request: Request,
+    /// One per message of the request.
+    pub routing: Vec<Routing>,
+}
+
+/// Answer of `convert`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Converted {
+    /// How to get the answer.
+    pub exchange: Exchange,
+    /// What the wire or the model made necessary; positions are those of the request's messages.
+    #[serde(default)]
+    pub repairs: Vec<Repair>,
+}
+
+/// Argument of `open`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Open {
+    /// Where the request went.
+    pub target: Target,
+    /// The head of the response.
+    pub head: OpenHead,
+}
+
+/// The head of a response.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OpenHead {
+    /// An HTTP response.
+    Http {
+        /// HTTP status.
+        status: u16,
+        /// Headers in order; names in lower case.
+        headers: Vec<(String, String)>,
+    },
+    /// A polled exchange.
+    Polled(Raw),
+}

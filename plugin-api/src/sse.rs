@@ -1,0 +1,153 @@
+//! Server-sent events by push: bytes in, events out, whatever the split.
+//!
+//! Follows the WHATWG HTML standard, section "Parsing an event stream": UTF-8 with an optional byte-order mark, lines
+//! ended by CR, LF or CRLF, comments, multi-line data, an event ended by a blank line. Two departures, both towards
+//! losing less: invalid UTF-8 reads as U+FFFD, and [`SseParser::finish`] hands out an event that the end of the
+//! stream left without its blank line, marked as such. `id` and `retry` are not used by any provider and are dropped.
+
+/// One event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SseEvent {
+    /// The `event` field; empty when there was none.
+    pub name: String,
+    /// The `data` lines, joined by line feeds.
+    pub data: String,
+    /// False when the stream ended before the event's blank line.
+    pub complete: bool,
+}
+
+/// An incremental parser. Memory is bounded by the longest event.
+#[derive(Debug, Default)]
+pub struct SseParser {
+    line: Vec<u8>,
+    name: String,
+    data: String,
+    has_data: bool,
+    after_cr: bool,
+    started: bool,
+}
+
+impl SseParser {
+    /// A parser at the start of a stream.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes the next bytes and calls `on_event` for each event that they complete.
+    pub fn feed(&mut self, mut bytes: &[u8], mut on_event: impl FnMut(SseEvent)) {
+        if self.after_cr && !bytes.is_empty() {
+            self.after_cr = false;
+            bytes = bytes.strip_prefix(b"\n").unwrap_or(bytes);
+        }
+        while let Some(end) = memchr::memchr2(b'\n', b'\r', bytes) {
+            let ended_by_cr = bytes[end] == b'\r';
+            if self.line.is_empty() {
+                self.take_line(&bytes[..end], &mut on_event);
+            } else {
+                self.line.extend_from_slice(&bytes[..end]);
+                let line = std::mem::take(&mut self.line);
+                self.take_line(&line, &mut on_event);
+                self.line = line;
+                self.line.clear();
+            }
+            bytes = &bytes[end + 1..];
+            if ended_by_cr {
+                match bytes.first() {
+                    None => self.after_cr = true,
+                    Some(b'\n') => bytes = &bytes[1..],
+                    Some(_) => {}
+                }
+            }
+        }
+        self.line.extend_from_slice(bytes);
+    }
+
+    /// The event that the end of the stream left open, if it has data. A last line without its line end counts.
+    pub fn finish(&mut self) -> Option<SseEvent> {
+        let line = std::mem::take(&mut self.line);
+        let mut last = None;
+        if !line.is_empty() {
+            self.take_line(&line, &mut |event| last = Some(event));
+        }
+        debug_assert!(last.is_none(), "a line that is not empty ends no event");
+        let event = self.take_event();
+        event.map(|event| SseEvent { complete: false, ..event })
+    }
+
+    fn take_line(&mut self, line: &[u8], on_event: &mut impl FnMut(SseEvent)) {
+        let line = if self.started { line } else { line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line) };
+        self.started = true;
+        if line.is_empty() {
+            if let Some(event) = self.take_event() {
+                on_event(event);
+            }
+            return;
+        }
+        let (field, value) = match memchr::memchr(b':', line) {
+            Some(colon) => (&line[..colon], line[colon + 1..].strip_prefix(b" ").unwrap_or(&line[colon + 1..])),
+            None => (line, &b""[..]),
+        };
+        match field {
+            b"data" => {
+                if self.has_data {
+                    self.data.push('\n');
+                }
+                self.has_data = true;
+                self.data.push_str(&String::from_utf8_lossy(value));
+            }
+            b"event" => self.name = String::from_utf8_lossy(value).into_owned(),
+            _ => {}
+        }
+    }
+
+    fn take_event(&mut self) -> Option<SseEvent> {
+        let name = std::mem::take(&mut self.name);
+        let data = std::mem::take(&mut self.data);
+        std::mem::take(&mut self.has_data).then_some(SseEvent { name, data, complete: true })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn events(bytes: &[u8], split: usize) -> Vec<(String, String, bool)> {
+        let mut parser = SseParser::new();
+        let mut out = Vec::new();
+        for piece in bytes.chunks(split.max(1)) {
+            parser.feed(piece, |event| out.push((event.name, event.data, event.complete)));
+        }
+        out.extend(parser.finish().map(|event| (event.name, event.data, event.complete)));
+        out
+    }
+
+    #[test]
+    fn every_line_ending_comment_and_field_form_is_read() {
+        let text = "\u{feff}: hello\r\nevent: a\r\ndata: 1\rdata:2\n\n\ndata\n\nid: 7\nretry: 3\n\ndata: {\"x\": 1}";
+        for split in 1..=text.len() {
+            assert_eq!(
+                events(text.as_bytes(), split),
+                [
+                    ("a".into(), "1\n2".into(), true),
+                    (String::new(), String::new(), true),
+                    (String::new(), "{\"x\": 1}".into(), false)
+                ],
+                "split {split}"
+            );
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_split_gives_the_same_events(text in "(data: ?|event:|:|x|é|\r|\n|\r\n){0,40}", split in 1usize..9) {
+            prop_assert_eq!(events(text.as_bytes(), split), events(text.as_bytes(), usize::MAX));
+        }
+
+        #[test]
+        fn arbitrary_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200), split in 1usize..9) {
+            prop_assert_eq!(events(&bytes, split), events(&bytes, usize::MAX));
+        }
+    }
+}
