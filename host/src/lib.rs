@@ -1,1 +1,16 @@
+//! The host of `dsh`: everything but the provider wires.
+//!
+//! Modules, with dependencies pointing one way:
+//! `cli → acp | agent → llm → loader → dsh-plugin-api`, and `agent → session → store`. The assembler knows nothing of
+//! libraries or files; the store knows nothing of providers.
 
+pub mod acp;
+pub mod agent;
+pub mod cli;
+pub mod llm;
+pub mod loader;
+pub mod manifest;
+pub mod mock;
+pub mod session;
+pub mod store;
+pub mod tools;

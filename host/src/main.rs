@@ -1,2 +1,7 @@
-//! x
-fn main() {}
+//! The binary `dsh`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    dsh_host::cli::main()
+}

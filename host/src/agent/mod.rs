@@ -1,0 +1,182 @@
+//! The agent: a session that takes prompts, asks a model, runs tools, and logs everything.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use dsh_plugin_api::vocab::{Block, Failure, Message, Usage};
+use tokio_util::sync::CancellationToken;
+
+use crate::llm::client::{Client, Degraded};
+use crate::llm::registry::Registry;
+use crate::manifest::Manifest;
+use crate::session::event::Event;
+use crate::store::{Store, StoreError};
+
+/// What a manifest was turned into: everything that sessions of one process share.
+pub struct Composition {
+    /// The manifest.
+    pub manifest: Manifest,
+    /// Its routes.
+    pub registry: Registry,
+    /// Sends requests.
+    pub client: Client,
+    /// Session logs.
+    pub store: Store,
+}
+
+/// Choices for one session that come from outside the manifest.
+#[derive(Debug, Clone, Default)]
+pub struct SessionOptions {
+    /// `provider/model`; the agent's own when absent.
+    pub model: Option<String>,
+    /// Working folder of tools, absolute.
+    pub cwd: PathBuf,
+}
+
+/// What happens during a turn, as it happens. Order is that of the conversation.
+#[derive(Debug, Clone)]
+pub enum Update {
+    /// A piece of visible text.
+    Text(String),
+    /// A piece of reasoning.
+    Reasoning(String),
+    /// A tool call is complete and about to run.
+    ToolCall {
+        /// Id of the call.
+        id: String,
+        /// Name of the tool.
+        name: String,
+        /// JSON text of its arguments.
+        arguments: String,
+    },
+    /// A tool call is over.
+    ToolResult {
+        /// Id of the call.
+        id: String,
+        /// What the model gets.
+        content: Vec<Block>,
+        /// True when it failed.
+        is_error: bool,
+    },
+    /// A message goes out without its metadata. Once per message, reason and route.
+    Degraded(Degraded),
+    /// A further attempt follows after a wait.
+    Retry {
+        /// Number of the coming attempt, from 1.
+        retry: u32,
+        /// How many there may be.
+        max_retries: u32,
+        /// Milliseconds until it starts.
+        delay_ms: u64,
+        /// Why.
+        failure: Failure,
+    },
+    /// What an attempt streamed is void: it failed, and a further one follows or the turn ends.
+    AttemptDiscarded,
+    /// A line for the user that is none of the above.
+    Notice(String),
+    /// Events that are now durable.
+    Durable(Vec<Arc<Event>>),
+}
+
+/// Takes updates. It must not block; it is called from the turn and from the log's writer.
+pub type UpdateSink = Arc<dyn Fn(Update) + Send + Sync>;
+
+/// Why a turn ended: the `reason` of `turn/end`, by `kind`.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum TurnReason {
+    /// The model was done.
+    Completed,
+    /// The output limit was reached.
+    MaxTokens,
+    /// `max_steps` requests were made.
+    MaxSteps,
+    /// The user stopped it.
+    Aborted,
+    /// A request failed.
+    Error {
+        /// How.
+        failure: Failure,
+    },
+}
+
+/// A finished turn.
+#[derive(Debug, Clone)]
+pub struct TurnEnd {
+    /// Why it ended.
+    pub reason: TurnReason,
+    /// Text of the turn's last assistant message.
+    pub text: String,
+    /// What this turn's requests degraded, one entry per message.
+    pub degraded: Vec<Degraded>,
+    /// Tokens of the whole turn.
+    pub usage: Usage,
+}
+
+/// A turn that could not be run at all.
+#[derive(Debug, thiserror::Error)]
+pub enum AgentError {
+    /// The log.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The model or its credential.
+    #[error("{}", .0.message)]
+    Failure(Failure),
+}
+
+/// A session that is open for prompts. It holds the log's lock.
+pub struct Session {}
+
+impl Session {
+    /// Creates a session. It is durable when this returns.
+    ///
+    /// # Errors
+    ///
+    /// [`AgentError`]
+    pub async fn create(
+        composition: Arc<Composition>,
+        options: SessionOptions,
+        updates: UpdateSink,
+    ) -> Result<Self, AgentError> {
+        let _ = (composition, options, updates);
+        Ok(Self {})
+    }
+
+    /// Opens a session again, with recovery; `reference` is an id or a path.
+    ///
+    /// # Errors
+    ///
+    /// [`AgentError`]
+    pub async fn resume(
+        composition: Arc<Composition>,
+        reference: &str,
+        options: SessionOptions,
+        updates: UpdateSink,
+    ) -> Result<Self, AgentError> {
+        let _ = (composition, reference, options, updates);
+        Ok(Self {})
+    }
+
+    /// Its id.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        ""
+    }
+
+    /// The history so far.
+    #[must_use]
+    pub fn messages(&self) -> Vec<Message> {
+        Vec::new()
+    }
+
+    /// Runs one turn. Cancelling ends it with [`TurnReason::Aborted`], what was streamed kept.
+    ///
+    /// # Errors
+    ///
+    /// Only when the log cannot be written or the model cannot be resolved; a failed request is a [`TurnEnd`].
+    pub async fn prompt(&mut self, content: Vec<Block>, cancel: &CancellationToken) -> Result<TurnEnd, AgentError> {
+        let _ = (content, cancel);
+        std::future::pending().await
+    }
+}

@@ -1,0 +1,101 @@
+//! The command line. One file per command; this one holds the arguments and what all commands share.
+
+mod acp;
+mod context;
+mod decode;
+mod demo;
+mod error;
+mod manifest;
+mod mock_provider;
+mod models;
+mod plugins;
+mod request;
+mod run;
+mod sessions;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+pub use context::Context;
+pub use error::CommandError;
+
+/// An agent host composed from one manifest.
+#[derive(Debug, Parser)]
+#[command(name = "dsh", version, about, propagate_version = true, max_term_width = 100)]
+struct Cli {
+    #[command(flatten)]
+    global: GlobalArgs,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// Options of every command.
+#[derive(Debug, Clone, Args)]
+struct GlobalArgs {
+    /// Manifest to compose from [default: ./loader.toml, then loader.toml in the home folder, then the built-in one]
+    #[arg(long, global = true, value_name = "FILE")]
+    manifest: Option<PathBuf>,
+    /// Manifest to merge over it; may be given several times
+    #[arg(long, global = true, value_name = "FILE")]
+    overlay: Vec<PathBuf>,
+    /// Home folder: sessions, plugins, cache [default: ~/.dsh]
+    #[arg(long, global = true, value_name = "DIR", env = "DSH_HOME")]
+    home: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run one prompt to completion
+    Run(run::RunArgs),
+    /// Serve the Agent Client Protocol on stdin and stdout
+    Acp(acp::AcpArgs),
+    /// Inspect and move recorded sessions
+    #[command(subcommand)]
+    Sessions(sessions::SessionsCommand),
+    /// Inspect the adapters of the composition
+    #[command(subcommand)]
+    Plugins(plugins::PluginsCommand),
+    /// List the models that the routes advertise
+    Models(models::ModelsArgs),
+    /// Print the provider request that would be sent; nothing is sent and no secret is needed
+    Request(request::RequestArgs),
+    /// Run captured response bytes through an adapter's decoder
+    Decode(decode::DecodeArgs),
+    /// Serve a scripted provider on loopback, for work without a key
+    MockProvider(mock_provider::MockProviderArgs),
+    /// Show the whole story without a key: a cut-off turn, a killed process, a native resume
+    Demo(demo::DemoArgs),
+    /// Check the manifest
+    #[command(subcommand)]
+    Manifest(manifest::ManifestCommand),
+}
+
+/// Parses the arguments, runs the command, reports its error.
+///
+/// Exit codes: 0 done, 1 the turn or check failed, 2 bad usage or bad manifest.
+#[must_use]
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let context = match Context::new(&cli.global) {
+        Ok(context) => context,
+        Err(error) => return error.report(),
+    };
+    let result = match cli.command {
+        Command::Run(args) => run::run(&context, args),
+        Command::Acp(args) => acp::run(&context, args),
+        Command::Sessions(command) => sessions::run(&context, command),
+        Command::Plugins(command) => plugins::run(&context, command),
+        Command::Models(args) => models::run(&context, args),
+        Command::Request(args) => request::run(&context, args),
+        Command::Decode(args) => decode::run(&context, args),
+        Command::MockProvider(args) => mock_provider::run(&context, args),
+        Command::Demo(args) => demo::run(&context, args),
+        Command::Manifest(command) => manifest::run(&context, command),
+    };
+    match result {
+        Ok(code) => code,
+        Err(error) => error.report(),
+    }
+}
