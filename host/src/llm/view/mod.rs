@@ -18,6 +18,8 @@ mod clean;
 mod emit;
 mod pair;
 #[cfg(test)]
+mod properties;
+#[cfg(test)]
 mod tests;
 
 use dsh_plugin_api::vocab::{Message, Repair, Request, Routing, Tool};
