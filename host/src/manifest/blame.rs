@@ -95,9 +95,8 @@ fn chain(error: &dyn std::error::Error) -> String {
 fn refused(adapter: &Table, header: Place, id: &str, refusal: &ConfigRefusal) -> Finding {
     let code = Code::ConfigRefused;
     let message = refusal.message.as_str();
-    let Some(config) = adapter.get("config") else {
-        return Finding::new(code, header, format!("adapter `{id}`: {message}"), "has no [adapter.config]");
-    };
+    let nothing = Node { value: Value::Table(Table::default()), place: header };
+    let config = adapter.get("config").unwrap_or(&nothing);
     let found = locate(config, &refusal.path);
     let below = |path: &str| {
         if path.is_empty() { "in [adapter.config]".to_owned() } else { format!("in [adapter.config.{path}]") }

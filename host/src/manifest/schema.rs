@@ -36,8 +36,7 @@ struct Loader {
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 struct Sessions {
-    /// Folder of the session logs. Relative to this file; `~/` and `$NAME` are expanded. Default: `sessions` under the
-    /// home folder.
+    /// Folder of the session logs; relative to this file. Default: `sessions` under the home folder.
     dir: Option<String>,
     /// How logs are written. This version writes "none" only; compressed logs are read.
     #[schemars(extend("enum" = ["none"]))]
@@ -51,8 +50,7 @@ struct Adapter {
     /// Name of this entry, unique in the composition; overlays extend it by this name.
     #[schemars(regex(pattern = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"))]
     id: String,
-    /// Name of a library, looked up in the plugin path, or a file path (with a separator, or with `.`, `~` or `$` in
-    /// front).
+    /// Name of a library, looked up in the plugin path, or the path of its file, such as `./libx.so`.
     library: String,
     /// Where the adapter runs. This version runs it in the host's process.
     #[schemars(extend("enum" = ["in-process"]))]

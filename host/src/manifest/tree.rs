@@ -102,7 +102,11 @@ pub(super) fn parse(source: &mut Source, file: usize) -> (Table, Vec<Finding>) {
     let (document, errors) = DeTable::parse_recoverable(&text);
     let mut findings: Vec<Finding> = errors.iter().map(|error| syntax(error, file, &text)).collect();
     let root = table(document.into_inner(), file, &mut findings);
-    source.mask(&secrets(&root));
+    let mut secrets = secrets(&root);
+    if !findings.is_empty() {
+        secrets.extend(secret_lines(&text, file));
+    }
+    source.mask(&secrets);
     (root, findings)
 }
 
@@ -120,12 +124,20 @@ fn syntax(error: &toml::de::Error, file: usize, text: &str) -> Finding {
         )
         .help("a table has each key, and each [header], once: merge the two or delete one");
     }
-    let finding = Finding::new(Code::Syntax, place, format!("not valid TOML: {message}"), "here");
-    match text.get(span.start..).and_then(|rest| rest.chars().next()) {
-        _ if message.starts_with("string values must be quoted") => finding.help("write the value in double quotes"),
-        Some('“' | '”' | '‘' | '’' | '„') => finding.help("TOML quotes are the plain \" and '"),
-        _ => finding,
-    }
+    let found = text.get(span).unwrap_or_default();
+    let (what, help) = match message.split_once(", expected ") {
+        Some(_) if found.starts_with(['“', '”', '‘', '’', '„']) => {
+            ("quotes of another kind", "TOML quotes are the plain \" and '".to_owned())
+        }
+        Some(("string values must be quoted", _)) if found.is_empty() => {
+            ("a key without a value", "write a value behind the `=`".to_owned())
+        }
+        Some((what @ "string values must be quoted", _)) => (what, "write the value in double quotes".to_owned()),
+        Some((what, "nothing")) => (what, "remove it".to_owned()),
+        Some((what, expected)) => (what, format!("expected here: {expected}")),
+        None => (message, "see https://toml.io for the format".to_owned()),
+    };
+    Finding::new(Code::Syntax, place, format!("not valid TOML: {what}"), "here").help(help)
 }
 
 fn table(source: DeTable<'_>, file: usize, findings: &mut Vec<Finding>) -> Table {
@@ -194,6 +206,23 @@ fn secrets(root: &Table) -> Vec<Place> {
     }
     let mut found = Vec::new();
     walk(root, &mut found);
+    found
+}
+
+/// The same by lines, for text that is not TOML yet: an unquoted secret is in no tree.
+fn secret_lines(text: &str, file: usize) -> Vec<Place> {
+    let mut found = Vec::new();
+    let mut start = 0;
+    for line in text.split_inclusive('\n') {
+        if let Some((key, value)) = line.split_once('=')
+            && words::may_hold_a_secret(key.trim())
+            && words::reference(value.trim().trim_matches(['"', '\'']).trim()).is_none()
+        {
+            let from = start + key.len();
+            found.push(Place::new(file, from..start + line.len() + 1));
+        }
+        start += line.len();
+    }
     found
 }
 
