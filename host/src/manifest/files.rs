@@ -91,8 +91,9 @@ fn not_utf8(name: &str, error: &std::string::FromUtf8Error) -> Problem {
     let found = error.as_bytes().get(at).copied().unwrap_or_default();
     Problem::of_file(
         Code::NotUtf8,
-        format!("{name}:{line}:{column}"),
+        name,
         format!("is not UTF-8: byte 0x{found:02x} at offset {at}"),
         "TOML files are UTF-8: save it in that encoding",
     )
+    .at(line, column)
 }

@@ -121,8 +121,15 @@ pub struct Problem {
     help: Option<String>,
     file: String,
     line_column: Option<(usize, usize)>,
-    source: Option<NamedSource<Arc<str>>>,
+    excerpt: Option<Box<Excerpt>>,
+}
+
+/// What a report shows of the sources.
+#[derive(Debug, Clone)]
+struct Excerpt {
+    source: NamedSource<Arc<str>>,
     labels: Vec<LabeledSpan>,
+    /// Places in other files that belong to it.
     elsewhere: Vec<Problem>,
 }
 
@@ -135,10 +142,14 @@ impl Problem {
             help: (!help.is_empty()).then(|| help.to_owned()),
             file: file.into(),
             line_column: None,
-            source: None,
-            labels: Vec::new(),
-            elsewhere: Vec::new(),
+            excerpt: None,
         }
+    }
+
+    /// Says where in a file whose text cannot be shown.
+    pub(super) const fn at(mut self, line: usize, column: usize) -> Self {
+        self.line_column = Some((line, column));
+        self
     }
 
     pub(super) fn located(finding: Finding, sources: &[Source]) -> Self {
@@ -161,9 +172,11 @@ impl Problem {
             help,
             file: source.name.clone(),
             line_column: Some(source.line_column(place.start)),
-            source: Some(NamedSource::new(&source.name, Arc::clone(&source.shown))),
-            labels,
-            elsewhere,
+            excerpt: Some(Box::new(Excerpt {
+                source: NamedSource::new(&source.name, Arc::clone(&source.shown)),
+                labels,
+                elsewhere,
+            })),
         }
     }
 
@@ -197,18 +210,24 @@ impl Problem {
         self.line_column
     }
 
+    /// `FILE:LINE:COL`
+    fn write_place(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.file)?;
+        match self.line_column {
+            Some((line, column)) => write!(f, ":{line}:{column}"),
+            None => Ok(()),
+        }
+    }
+
     /// `FILE:LINE:COL: what; help`
     fn write_line(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.file)?;
-        if let Some((line, column)) = self.line_column {
-            write!(f, ":{line}:{column}")?;
-        }
+        self.write_place(f)?;
         // A chain of reasons may hold line breaks; this form is one line.
         write!(f, ": {}", one_line(&self.message))?;
         if let Some(help) = &self.help {
             write!(f, "; {}", one_line(help))?;
         }
-        for other in &self.elsewhere {
+        for other in self.excerpt.iter().flat_map(|excerpt| &excerpt.elsewhere) {
             f.write_str("; ")?;
             other.write_line(f)?;
         }
@@ -220,11 +239,12 @@ fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The message alone: the place is in the report's heading of the source.
+/// The message alone where the report shows the source, which has its place; else with the place in front.
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.source.is_none() {
-            write!(f, "{}: ", self.file)?;
+        if self.excerpt.is_none() {
+            self.write_place(f)?;
+            f.write_str(": ")?;
         }
         f.write_str(&self.message)
     }
@@ -242,18 +262,16 @@ impl Diagnostic for Problem {
     }
 
     fn source_code(&self) -> Option<&dyn SourceCode> {
-        self.source.as_ref().map(|source| source as &dyn SourceCode)
+        self.excerpt.as_ref().map(|excerpt| &excerpt.source as &dyn SourceCode)
     }
 
     fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
-        Some(Box::new(self.labels.iter().cloned()))
+        self.excerpt.as_ref().map(|excerpt| Box::new(excerpt.labels.iter().cloned()) as Box<dyn Iterator<Item = _>>)
     }
 
     fn related<'a>(&'a self) -> Option<Box<dyn Iterator<Item = &'a dyn Diagnostic> + 'a>> {
-        if self.elsewhere.is_empty() {
-            return None;
-        }
-        Some(Box::new(self.elsewhere.iter().map(|other| other as &dyn Diagnostic)))
+        let elsewhere = self.excerpt.as_ref().map(|excerpt| &excerpt.elsewhere).filter(|other| !other.is_empty())?;
+        Some(Box::new(elsewhere.iter().map(|other| other as &dyn Diagnostic)))
     }
 }
 

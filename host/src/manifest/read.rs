@@ -97,13 +97,8 @@ impl Reader<'_> {
     fn wrong_type(&mut self, node: &Node, what: &str, expected: &str) {
         let found = node.value.type_name();
         self.report(
-            Finding::new(
-                Code::WrongType,
-                node.place,
-                format!("{what} must be {expected}, not {found}"),
-                format!("{found}"),
-            )
-            .help(format!("write {expected}")),
+            Finding::new(Code::WrongType, node.place, format!("{what} must be {expected}, not {found}"), found)
+                .help(format!("write {expected}")),
         );
     }
 
