@@ -33,8 +33,7 @@ impl Session {
         let provider = turn.target.provider.clone();
         let mut retries = 0;
         loop {
-            let replay =
-                if self.foreign_routes.contains(&provider) { Replay::AllForeign } else { Replay::Routed };
+            let replay = if self.foreign_routes.contains(&provider) { Replay::AllForeign } else { Replay::Routed };
             let input = RequestInput {
                 system: Some(turn.preamble.system.clone()).filter(|system| !system.is_empty()),
                 history: self.history.clone(),
@@ -145,11 +144,7 @@ struct Attempt {
 
 /// An attempt that ended early: something to keep, or nothing.
 fn interrupted(assembled: Assembled, reason: TurnReason) -> StepOutcome {
-    if assembled.content.is_empty() {
-        StepOutcome::Failed(reason)
-    } else {
-        StepOutcome::Interrupted(assembled, reason)
-    }
+    if assembled.content.is_empty() { StepOutcome::Failed(reason) } else { StepOutcome::Interrupted(assembled, reason) }
 }
 
 /// False when it was cancelled.

@@ -134,4 +134,3 @@ pub enum AgentError {
     #[error("{}", .0.message)]
     Failure(Failure),
 }
-

@@ -238,4 +238,3 @@ pub(super) fn now_ms() -> u64 {
 pub(super) fn message_id() -> String {
     uuid::Uuid::new_v4().to_string()
 }
-

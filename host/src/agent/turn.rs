@@ -134,8 +134,7 @@ impl Session {
         if assembled.content.is_empty() {
             return Vec::new();
         }
-        let source =
-            Source::model(turn.target.provider.clone(), turn.target.model.clone(), assembled.replay_state);
+        let source = Source::model(turn.target.provider.clone(), turn.target.model.clone(), assembled.replay_state);
         let message = Message::new(message_id(), Role::Assistant, assembled.content, source);
         let calls = message.content.iter().filter_map(|block| match block {
             Block::ToolCall { id, name, arguments } => Some((id.clone(), name.clone(), arguments.clone())),
@@ -169,8 +168,11 @@ impl Session {
                 content: output.content.clone(),
                 is_error: output.is_error,
             });
-            let result =
-                Block::ToolResult { tool_call_id: id.clone(), content: output.content, is_error: Some(output.is_error) };
+            let result = Block::ToolResult {
+                tool_call_id: id.clone(),
+                content: output.content,
+                is_error: Some(output.is_error),
+            };
             let message = Message::new(message_id(), Role::User, vec![result], Source::Tool { call_id: id });
             self.log(vec![NewEvent::tool_result(turn.number, turn.step, &message)]);
             self.history.push(HistoryMessage { message, interrupted: false });

@@ -38,8 +38,9 @@ pub(super) fn run(context: &Context, args: RunArgs) -> Result<ExitCode, CommandE
         return Err(CommandError::usage_text("the prompt is blank", "say what the model should do"));
     }
     let composition = context.composition()?;
-    let cwd = std::env::current_dir()
-        .map_err(|e| CommandError::usage_text(format!("the current folder cannot be used: {e}"), "run dsh elsewhere"))?;
+    let cwd = std::env::current_dir().map_err(|e| {
+        CommandError::usage_text(format!("the current folder cannot be used: {e}"), "run dsh elsewhere")
+    })?;
     let reference = match (args.session, args.continue_last) {
         (Some(reference), _) => Some(reference),
         (None, true) => Some(newest(&composition)?),
@@ -116,9 +117,8 @@ fn check_model(composition: &Composition, model: Option<&str>) -> Result<(), Com
 /// What to do about a missing credential: set it, or use a route that works now.
 fn missing_help(composition: &Composition, reference: &str) -> String {
     let routes = composition.registry.routes.values();
-    let model = |route: &crate::llm::registry::Route| {
-        Some(format!("{}/{}", route.info.name, route.info.models.first()?.id))
-    };
+    let model =
+        |route: &crate::llm::registry::Route| Some(format!("{}/{}", route.info.name, route.info.models.first()?.id));
     let mut looked_for: Vec<&str> = routes.clone().filter_map(|route| route.credential.as_deref()).collect();
     looked_for.sort_unstable();
     looked_for.dedup();
@@ -223,7 +223,12 @@ impl Output {
                 AgentError::Failure(failure) => failure,
                 AgentError::Store(error) => Failure::new(FailureCode::from("STORE"), error.to_string()),
             };
-            TurnEnd { reason: TurnReason::Error { failure }, text: String::new(), degraded: Vec::new(), usage: Default::default() }
+            TurnEnd {
+                reason: TurnReason::Error { failure },
+                text: String::new(),
+                degraded: Vec::new(),
+                usage: Default::default(),
+            }
         });
         if self.json {
             let result = json!({

@@ -45,9 +45,6 @@ pub use problem::{Code, ManifestError, Problem};
 pub use schema::json_schema;
 pub use trust::Trust;
 
-/// Names that `tools` of an agent may hold: the tools of this build.
-pub const BUILT_IN_TOOLS: &[&str] = &["bash"];
-
 /// `max_steps` of an agent that names none.
 pub const DEFAULT_MAX_STEPS: u32 = 100;
 

@@ -9,8 +9,9 @@ use super::paths::{self, PathError, Surroundings};
 use super::place::{Place, Source};
 use super::problem::{Code, Finding};
 use super::tree::{self, Node, Table, Value};
-use super::{AdapterEntry, Agent, BUILT_IN_TOOLS, Compression, Sessions, Transport, words};
+use super::{AdapterEntry, Agent, Compression, Sessions, Transport, words};
 use crate::loader::{LibraryRef, LibrarySpec};
+use crate::tools::BuiltIn;
 
 /// Keys of each table. The published schema has the same; a test holds them together.
 pub(super) const ROOT: &[&str] = &["version", "sessions", "adapter", "agent", "agents", "transport"];
@@ -447,8 +448,8 @@ impl Reader<'_> {
                 self.wrong_type(node, "a tool", "a string");
                 continue;
             };
-            if !BUILT_IN_TOOLS.contains(&name) {
-                let help = words::suggest(name, BUILT_IN_TOOLS, "tools of this build");
+            if !BuiltIn::NAMES.contains(&name) {
+                let help = words::suggest(name, &BuiltIn::NAMES, "tools of this build");
                 let message = format!("this build has no tool `{name}`");
                 self.report(Finding::new(Code::UnknownTool, node.place, message, "no such tool").help(help));
             } else if tools.iter().any(|tool| tool == name) {

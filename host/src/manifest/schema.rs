@@ -101,7 +101,7 @@ impl JsonSchema for ToolName {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "enum": super::BUILT_IN_TOOLS })
+        json_schema!({ "type": "string", "enum": crate::tools::BuiltIn::NAMES })
     }
 }
 

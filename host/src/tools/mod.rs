@@ -49,6 +49,8 @@ impl ToolOutput {
 impl BuiltIn {
     /// Every tool of this build.
     pub const ALL: [Self; 1] = [Self::Bash];
+    /// Their names, in the same order.
+    pub const NAMES: [&str; 1] = [Self::Bash.name()];
 
     /// The tool of that name.
     #[must_use]
