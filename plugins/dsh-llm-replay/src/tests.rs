@@ -329,6 +329,7 @@ fn recorded_times_become_waits_and_the_wait_before_a_retry_is_not_counted_twice(
     // The retry was announced at 1016 with 500 ms; then 1520, 1521, +7, +0, 1530.
     assert_eq!(host.poll(host.open(&exchange), 100).1, [4, 1, 7, 2]);
     let untimed = recorded();
+    let exchange = untimed.exchange(&history("un"));
     untimed.attempt(&exchange);
     let (chunks, waits) = untimed.poll(untimed.open(&exchange), 100);
     assert_eq!((chunks.is_empty(), waits.as_slice()), (false, [0; 0].as_slice()));
