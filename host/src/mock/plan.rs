@@ -116,7 +116,7 @@ impl Plan {
         Self {
             head_delay: Duration::from_millis(entry.head_delay_ms),
             head: (!entry.no_head).then(|| head.into_bytes()),
-            pieces: if entry.no_head { Vec::new() } else { pieces },
+            pieces,
             stall: entry.stall_after.map(|after| (after, entry.stall_ms.map(Duration::from_millis))),
             end: if framing == Some(Framing::Chunked) { b"0\r\n\r\n" } else { b"" },
             close: entry.close,

@@ -330,6 +330,9 @@ impl Entry {
     /// object where the status is one of failure.
     #[must_use]
     pub fn body(&self) -> Body {
+        if self.no_head {
+            return Body::Raw(Vec::new());
+        }
         if let Some(body) = &self.body {
             return Body::Raw(vec![(0, body.clone().into_bytes())]);
         }

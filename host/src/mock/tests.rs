@@ -246,7 +246,8 @@ async fn a_reset_is_a_reset_and_a_connection_without_a_head_sends_nothing() {
         let mut stream = connect(&provider).await;
         stream.write_all(post("/x", "", "").as_bytes()).await.unwrap();
         let mut answer = Vec::new();
-        let error = stream.read_to_end(&mut answer).await.unwrap_err();
+        let read = tokio::time::timeout(Duration::from_secs(10), stream.read_to_end(&mut answer));
+        let error = read.await.expect("the connection is reset").unwrap_err();
         assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "{script}");
         assert!(answer.is_empty() == script.contains("no_head"), "{script}: {answer:?}");
     }
@@ -312,7 +313,7 @@ async fn what_is_no_http_is_answered_and_the_connection_closed() {
         "POST / HTTP/1.1\r\nno colon\r\n\r\n",
     ] {
         let answer = ask(&provider, request).await;
-        assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains("bad request"), "{request:?}: {answer}");
+        assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains("mock_provider"), "{request:?}: {answer}");
     }
     assert!(provider.requests().is_empty());
 }
