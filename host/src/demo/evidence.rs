@@ -1,8 +1,9 @@
 //! What the files say. Each check gives back what it found when the claim does not hold.
 
-use std::fmt::Debug;
 use std::path::Path;
 
+use dsh_plugin_api::json::raw;
+use serde::Serialize;
 use serde_json::Value;
 
 use super::{DemoError, read_lines};
@@ -16,8 +17,8 @@ pub(super) struct Kept<'a> {
     pub reasoning_field: &'a str,
 }
 
-pub(super) fn is<T: PartialEq + Debug>(found: &T, expected: &T) -> Result<(), String> {
-    if found == expected { Ok(()) } else { Err(format!("it is {found:?}, not {expected:?}")) }
+pub(super) fn is<T: PartialEq + Serialize>(found: &T, expected: &T) -> Result<(), String> {
+    if found == expected { Ok(()) } else { Err(format!("it is {}, not {}", raw(found), raw(expected))) }
 }
 
 pub(super) fn differ(first: u32, second: u32) -> Result<(), String> {
