@@ -125,10 +125,11 @@ impl Block {
     }
 
     fn parse(value: Raw) -> Self {
-        Self::parse_known(&value).unwrap_or(Self::Other(value))
+        Self::parse_known(&value, true).unwrap_or(Self::Other(value))
     }
 
-    fn parse_known(value: &Raw) -> Option<Self> {
+    /// A result holds no results: one inside another is kept verbatim, so that hostile nesting costs no stack.
+    fn parse_known(value: &Raw, results: bool) -> Option<Self> {
         let mut o: Object = json::from_str(value.get()).ok()?;
         match o.get_str("type")?.as_str() {
             "text" => Some(Self::Text(o.take_as("text")?)),
@@ -148,11 +149,14 @@ impl Block {
                     },
                 })
             }
-            "tool-result" => Some(Self::ToolResult {
-                tool_call_id: o.take_as("toolCallId")?,
-                content: o.take_as("content").unwrap_or_default(),
-                is_error: o.take_as("isError"),
-            }),
+            "tool-result" if results => {
+                let part = |value: Raw| Self::parse_known(&value, false).unwrap_or(Self::Other(value));
+                Some(Self::ToolResult {
+                    tool_call_id: o.take_as("toolCallId")?,
+                    content: o.take_as::<Vec<Raw>>("content").unwrap_or_default().into_iter().map(part).collect(),
+                    is_error: o.take_as("isError"),
+                })
+            }
             _ => None,
         }
     }
@@ -347,6 +351,15 @@ mod tests {
             let message: Message = json::from_str(text).unwrap();
             assert_eq!(raw(&message).get(), text);
         }
+    }
+
+    #[test]
+    fn hostile_nesting_is_carried_verbatim() {
+        let depth = 200_000;
+        let text = r#"{"type":"tool-result","toolCallId":"c","content":["#.repeat(depth) + &"]}".repeat(depth);
+        let block: Block = json::from_str(&text).unwrap();
+        assert!(matches!(&block, Block::ToolResult { content, .. } if matches!(content[..], [Block::Other(_)])));
+        assert_eq!(raw(&block).get(), text);
     }
 
     #[test]
