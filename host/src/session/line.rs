@@ -348,3 +348,136 @@ fn delta_run<E: Borrow<Event>>(events: &[E]) -> Vec<Delta<'_>> {
     }
     run
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::session::event::NewEvent;
+    use dsh_plugin_api::vocab::{BlockType, Chunk};
+
+    /// The events of a text, numbered from 0.
+    fn decode(text: &str) -> Vec<Event> {
+        let mut events: Vec<Event> = Vec::new();
+        for line in text.lines() {
+            let scan = scan(line.as_bytes());
+            assert_eq!(scan.damage, None, "{line}");
+            for record in scan.records {
+                let read = record.into_events(Place { seq: events.len() as u64, time: 0 }).unwrap();
+                assert_eq!((read.stored_seq, read.flaw), (Some(events.len() as u64), None));
+                events.extend(read.events);
+            }
+        }
+        events
+    }
+
+    fn forms(events: &[Event]) -> Vec<String> {
+        events.iter().map(|event| json::raw(event).get().to_owned()).collect()
+    }
+
+    fn chunk() -> impl Strategy<Value = Chunk> {
+        let text = prop_oneof![Just(String::new()), "[a-c\"\\\\\n\u{0}é😀]{1,4}"];
+        let name = proptest::option::of(prop_oneof![Just("bash".to_owned()), Just("re\"ad".to_owned())]);
+        (0..5, 0..2u32, text, 0..2, name).prop_map(|(kind, index, text, id, name)| match kind {
+            0 | 1 => Chunk::TextDelta { index, text },
+            2 => Chunk::ReasoningDelta { index, text },
+            3 => Chunk::ToolCallDelta { index, id: format!("c{id}"), name, arguments_delta: text },
+            _ => Chunk::BlockStart { index, block_type: BlockType::Text },
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn rows_give_back_the_exact_events(
+            chunks in proptest::collection::vec((1..3u64, chunk(), 0..3u64, any::<bool>()), 0..60),
+        ) {
+            let mut time = 1_000;
+            let events: Vec<Event> = chunks
+                .into_iter()
+                .zip(0..)
+                .map(|((step, chunk, gap, ignorable), seq)| {
+                    // Now and then the clock runs backwards or an event has a member that rows have no place for.
+                    time = if gap == 2 && ignorable { time - 1 } else { time + gap };
+                    let event = NewEvent::assistant_chunk(1, step, &chunk);
+                    NewEvent { ignorable: ignorable && gap == 1, ..event }.at(seq, time)
+                })
+                .collect();
+            let mut text = String::new();
+            encode(&events, 0, &mut text);
+            prop_assert_eq!(forms(&decode(&text)), forms(&events));
+        }
+
+        #[test]
+        fn no_bytes_make_the_scanner_fail(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let scan = scan(&bytes);
+            prop_assert!(scan.sound <= bytes.len());
+        }
+    }
+
+    #[test]
+    fn three_deltas_of_one_block_make_a_row_and_two_do_not() {
+        for (count, lines) in [(1, 1), (2, 2), (3, 1), (40, 1)] {
+            let delta = |seq| {
+                NewEvent::assistant_chunk(1, 1, &Chunk::TextDelta { index: 0, text: "ab".into() }).at(seq, 10 + seq)
+            };
+            let events: Vec<Event> = (0..count).map(delta).collect();
+            let mut text = String::new();
+            encode(&events, 5, &mut text);
+            assert_eq!(text.lines().count(), lines, "{text}");
+            assert!(text.contains(r#""seq0":5"#) || text.contains(r#""seq":5"#), "{text}");
+        }
+        let mut text = String::new();
+        let delta =
+            |seq| NewEvent::assistant_chunk(1, 2, &Chunk::TextDelta { index: 3, text: "ab".into() }).at(seq, 10 * seq);
+        encode(&[delta(0), delta(1), delta(2)], 0, &mut text);
+        assert_eq!(
+            text,
+            "{\"type\":\"text-chunks\",\"seq0\":0,\"time0\":0,\"data\":{\"turn\":1,\"step\":2,\"index\":3,\
+             \"dt\":[10,10],\"texts\":[\"ab\",\"ab\",\"ab\"]}}\n"
+        );
+    }
+
+    #[test]
+    fn a_row_keeps_lone_surrogates_as_they_were_written() {
+        let row =
+            r#"{"type":"text-chunks","data":{"turn":1,"step":1,"index":0,"dt":[4],"texts":["a\ud83d","\ude00"]}}"#;
+        let record = scan(row.as_bytes()).records.remove(0);
+        let events = record.into_events(Place { seq: 3, time: 7 }).unwrap().events;
+        assert_eq!(events.iter().map(|event| (event.seq, event.time)).collect::<Vec<_>>(), [(3, 7), (4, 11)]);
+        assert!(events[0].data.get().contains(r#""text":"a\ud83d""#));
+    }
+
+    #[test]
+    fn what_a_damaged_line_still_holds_is_read() {
+        let a = r#"{"type":"a","seq":1,"data":{}}"#;
+        let b = r#"{"type":"b","seq":2,"data":{"x":{"type":"n","data":{}},"y":1}}"#;
+        for (line, kinds, torn) in [
+            (format!("{a}{b}"), "ab", false),
+            (format!("\0\0{a}\0{b}\0"), "ab", true),
+            (format!(r#"{{"type":"z","da{a}"#), "a", false),
+            (format!(r#"{{"type":"z","data":{a}"#), "a", false),
+            (format!("{a}garbage{b}"), "ab", false),
+            (format!(r#"{a}{{"type":"z","data":{{"text":"half {b}"#), "ab", false),
+            // The object inside the fragment is no record: a comma follows it.
+            (b[..b.len() - 2].to_owned(), "", true),
+            (format!(r#"{a}{{"type":"z","#), "a", true),
+            ("7".to_owned(), "", true),
+            ("{\"no\":\"type\"}".to_owned(), "", true),
+            (String::new(), "", false),
+            (format!("  {a}\r"), "a", false),
+        ] {
+            let scan = scan(line.as_bytes());
+            let found: String = scan.records.iter().map(|record| record.kind.as_str()).collect();
+            assert_eq!((found.as_str(), scan.torn), (kinds, torn), "{line:?}");
+        }
+    }
+
+    #[test]
+    fn the_sound_part_is_measured_in_bytes_of_the_file() {
+        let line = b"{\"type\":\"a\",\"data\":{\"t\":\"\xff\xc3\"}}{\"type\":\"b\xc3";
+        let scan = scan(line);
+        assert_eq!((scan.records.len(), scan.torn), (1, true));
+        assert_eq!(&line[scan.sound..], b"{\"type\":\"b\xc3");
+    }
+}

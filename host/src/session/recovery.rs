@@ -163,7 +163,10 @@ struct Partial {
 
 enum PartialBlock {
     /// A text block that no `block-end` closed.
-    OpenText { text: String, joiner: Joiner },
+    OpenText {
+        text: String,
+        joiner: Joiner,
+    },
     /// An open block of another type: no part of it is kept.
     OpenOther,
     Closed(Block),
@@ -223,5 +226,184 @@ impl Partial {
             PartialBlock::OpenOther | PartialBlock::Closed(_) => None,
         };
         self.blocks.into_values().filter_map(kept).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dsh_plugin_api::vocab::{BlockType, Chunk, FailureCode};
+    use dsh_plugin_api::vocab::{Failure, FinishReason};
+
+    use super::*;
+    use crate::session::derive::history;
+    use crate::session::event::{LlmRetry, RequestConfig, RequestHeader};
+
+    fn log(events: Vec<NewEvent>) -> Vec<Event> {
+        events.into_iter().zip(0..).map(|(event, seq)| event.at(seq, 100 + seq)).collect()
+    }
+
+    fn chunk(chunk: Chunk) -> NewEvent {
+        NewEvent::assistant_chunk(1, 1, &chunk)
+    }
+
+    fn text(index: u32, text: &str) -> NewEvent {
+        chunk(Chunk::TextDelta { index, text: text.into() })
+    }
+
+    fn start(index: u32, block_type: BlockType) -> NewEvent {
+        chunk(Chunk::BlockStart { index, block_type })
+    }
+
+    fn end(index: u32, block: Block) -> NewEvent {
+        chunk(Chunk::BlockEnd { index, block })
+    }
+
+    fn retry() -> NewEvent {
+        let failure = Failure::new(FailureCode::Server, "down");
+        let retry =
+            LlmRetry { turn: 1, step: 1, retry: 1, max_retries: 3, delay_ms: 1, failure: &failure, replay: None };
+        NewEvent::llm_retry(&retry)
+    }
+
+    fn call(id: &str) -> Block {
+        Block::ToolCall { id: id.into(), name: "bash".into(), arguments: "{}".into() }
+    }
+
+    fn answer(content: Vec<Block>) -> NewEvent {
+        let message = Message::new("a", Role::Assistant, content, Source::model("p", "m", None));
+        NewEvent::assistant_message(1, 1, &message, None, false)
+    }
+
+    fn result(id: &str) -> NewEvent {
+        let block = Block::ToolResult { tool_call_id: id.into(), content: vec![], is_error: None };
+        let message = Message::new("r", Role::User, vec![block], Source::Tool { call_id: id.into() });
+        NewEvent::tool_result(1, 1, &message, None)
+    }
+
+    fn begin() -> Vec<NewEvent> {
+        let config = RequestConfig {
+            provider: "p".into(),
+            model: "m".into(),
+            max_tokens: None,
+            temperature: None,
+            reasoning_effort: None,
+        };
+        let header = RequestHeader { config, system: String::new(), tools: vec![] };
+        vec![
+            NewEvent::turn_start(1),
+            NewEvent::step_start(1, 1),
+            NewEvent::user_message(&Message::user("u", "hi")),
+            NewEvent::request_header(&header, "initial"),
+        ]
+    }
+
+    /// Recovers a turn, checks what holds for every recovery, and gives the kinds that were added and the partial
+    /// answer's content.
+    fn recovered(after: Vec<NewEvent>) -> (Vec<&'static str>, Option<String>) {
+        let mut events = log([begin(), after].concat());
+        let added = recovery(&events);
+        let kinds = added.iter().map(|event| event.kind).collect();
+        events.extend(
+            added.into_iter().zip(events.len() as u64..).map(|(event, seq)| event.at(seq, 1)).collect::<Vec<_>>(),
+        );
+        assert!(recovery(&events).is_empty(), "recovering twice is recovering once");
+        let partial = history(&events).into_iter().find(|entry| entry.interrupted);
+        if let Some(partial) = &partial {
+            assert!(matches!(&partial.message.source,
+                Source::Model { provider, model, replay_state: None, .. } if provider == "p" && model == "m"));
+        }
+        (kinds, partial.map(|partial| json::raw(&partial.message.content).get().to_owned()))
+    }
+
+    const CLOSE: [&str; 2] = [kind::STEP_END, kind::TURN_END];
+    const PARTIAL: [&str; 3] = [kind::ASSISTANT_MESSAGE, kind::STEP_END, kind::TURN_END];
+
+    #[test]
+    fn a_partial_answer_keeps_closed_blocks_and_the_open_text() {
+        let thought = Block::Reasoning("hm".into());
+        for (after, kinds, content) in [
+            (vec![], &CLOSE[..], None),
+            (vec![start(0, BlockType::Text)], &CLOSE, None),
+            (vec![text(0, " \n")], &CLOSE, None),
+            (vec![text(0, "a"), text(0, "b")], &PARTIAL, Some(r#"[{"type":"text","text":"ab"}]"#)),
+            (
+                vec![
+                    start(0, BlockType::Reasoning),
+                    end(0, thought.clone()),
+                    text(1, "a"),
+                    start(2, BlockType::ToolCall),
+                    end(2, call("c")),
+                ],
+                &PARTIAL,
+                Some(r#"[{"type":"reasoning","text":"hm"},{"type":"text","text":"a"}]"#),
+            ),
+            // Open reasoning is no part of it, nor is reasoning alone.
+            (
+                vec![
+                    start(0, BlockType::Reasoning),
+                    chunk(Chunk::ReasoningDelta { index: 0, text: "h".into() }),
+                    text(1, "a"),
+                ],
+                &PARTIAL,
+                Some(r#"[{"type":"text","text":"a"}]"#),
+            ),
+            (vec![end(0, thought)], &CLOSE, None),
+            // The block as it was closed wins over its deltas.
+            (vec![text(0, "x"), end(0, Block::Text("y".into()))], &PARTIAL, Some(r#"[{"type":"text","text":"y"}]"#)),
+            // The end of the response changes nothing while its message is missing.
+            (
+                vec![text(0, "a"), chunk(Chunk::Finish { reason: FinishReason::Stop, replay_state: None })],
+                &PARTIAL,
+                Some(r#"[{"type":"text","text":"a"}]"#),
+            ),
+            // What came before a retry belongs to the failed attempt.
+            (vec![text(0, "old"), retry()], &CLOSE, None),
+            (vec![text(0, "old"), retry(), text(0, "new")], &PARTIAL, Some(r#"[{"type":"text","text":"new"}]"#)),
+        ] {
+            let after_text = format!("{after:?}");
+            let (found, partial) = recovered(after);
+            assert_eq!((found.as_slice(), partial.as_deref()), (kinds, content), "{after_text}");
+        }
+    }
+
+    #[test]
+    fn split_surrogates_of_the_open_text_are_joined() {
+        let delta = |text: &str| {
+            let data: Raw = serde_json::from_str(&format!(
+                r#"{{"turn":1,"step":1,"chunk":{{"type":"text-delta","index":0,"text":"{text}"}}}}"#
+            ))
+            .unwrap();
+            NewEvent::new(kind::ASSISTANT_CHUNK, &data)
+        };
+        let (_, partial) = recovered(vec![delta(r"a\ud83d"), delta(r"\ude00b\ud83d")]);
+        assert_eq!(partial.as_deref(), Some("[{\"type\":\"text\",\"text\":\"a😀b\u{fffd}\"}]"));
+    }
+
+    #[test]
+    fn every_call_without_result_gets_an_error_result() {
+        let calls = vec![call("c1"), call("c2"), call("c1")];
+        let (kinds, partial) = recovered(vec![answer(calls), result("c1")]);
+        assert_eq!(kinds, [kind::TOOL_RESULT, kind::TOOL_RESULT, kind::STEP_END, kind::TURN_END]);
+        assert_eq!(partial, None);
+        let events = log([begin(), vec![answer(vec![call("c2")])]].concat());
+        let data = &recovery(&events)[0].data;
+        for part in [r#""isError":true"#, r#""callId":"c2""#, "may or may not have taken effect", "INTERRUPTED"] {
+            assert!(data.get().contains(part), "{part} in {data}");
+        }
+    }
+
+    #[test]
+    fn a_turn_that_was_closed_stays_as_it_is() {
+        let close =
+            vec![text(0, "lost"), NewEvent::step_end(1, 1), NewEvent::turn_end(1, &json!({"kind":"interrupted"}))];
+        let closed = log([begin(), close].concat());
+        assert!(recovery(&closed).is_empty());
+        assert!(recovery(&[]).is_empty());
+        assert!(recovery(&log(vec![NewEvent::new("plugin/thing", &json!({}))])).is_empty());
+    }
+
+    #[test]
+    fn a_step_that_is_over_is_not_ended_again() {
+        assert_eq!(recovered(vec![NewEvent::step_end(1, 1)]).0, [kind::TURN_END]);
     }
 }
