@@ -165,8 +165,10 @@ impl<'a> Reader<'a> {
         }
         if number == 1 && !scan.records.first().is_some_and(Record::is_header) {
             self.headless = Some(match &scan.damage {
-                Some(Damage::Unreadable(reason)) => reason.clone(),
-                _ => "the first line is no session header".to_owned(),
+                Some(Damage::Unreadable(reason)) => {
+                    format!("its first line cannot be read ({reason}), no message follows")
+                }
+                _ => "its first line is no session header, and no message follows".to_owned(),
             });
         }
         let records = scan.records.len();
@@ -297,7 +299,7 @@ impl<'a> Reader<'a> {
             Some(header) => header,
             None => {
                 if crate::session::derive::history(&self.events).is_empty() {
-                    let reason = self.headless.unwrap_or_else(|| "the file is empty".to_owned());
+                    let reason = self.headless.unwrap_or_else(|| "it is empty".to_owned());
                     return Err(Unreadable::NoSession(reason));
                 }
                 self.note_missing_header();

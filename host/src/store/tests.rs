@@ -43,7 +43,10 @@ fn store_with(text: impl AsRef<[u8]>) -> (tempfile::TempDir, Store, PathBuf) {
 }
 
 fn checkpoint(writer: &Writer) -> Result<(), StoreError> {
-    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(writer.checkpoint())
+    fn sendable<F: Future<Output = Result<(), StoreError>> + Send>(future: F) -> F {
+        future
+    }
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(sendable(writer.checkpoint()))
 }
 
 #[test]
@@ -55,7 +58,9 @@ fn each_damaged_place_is_one_problem_and_no_message_is_lost() {
             r#"{{"type":"text-chunks","seq0":1,"time0":1,"data":{{"turn":1,"step":1,"index":0,"dt":[0,0],"texts":{texts}}}}}"#
         )
     };
-    let cases: Vec<(&str, String, &[&str], &[(u64, &str)])> = vec![
+    /// Name, file, messages, problems.
+    type Case = (&'static str, String, &'static [&'static str], &'static [(u64, &'static str)]);
+    let cases: Vec<Case> = vec![
         ("sound", format!("{HEADER}\n{a}\n{b}\n"), &["a", "b"], &[]),
         ("blank lines", format!("{HEADER}\n\n{a}\r\n{b}\n"), &["a", "b"], &[]),
         ("torn tail", format!("{HEADER}\n{a}\n{}", &b[..30]), &["a"], &[(3, "torn-tail")]),
