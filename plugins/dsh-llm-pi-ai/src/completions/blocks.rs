@@ -224,10 +224,12 @@ impl Blocks {
             Key::None => by_id().or_else(|| find(&|_| true).filter(|_| id.is_empty())),
         }?;
         let Some(Part::Call(call)) = self.blocks.get(place) else { return None };
-        let other_id = !id.is_empty() && call.id != id && !call.name.is_empty();
-        let brings_arguments = arguments.starts_with("\"{") || arguments.starts_with('{');
-        let complete = id != call.id && brings_arguments && is_object_text(&call.arguments);
-        if !name.is_empty() && (other_id || complete) {
+        let is_other = || {
+            let other_id = !id.is_empty() && call.id != id && !call.name.is_empty();
+            let brings_arguments = arguments.starts_with("\"{") || arguments.starts_with('{');
+            other_id || (id != call.id && brings_arguments && is_object_text(&call.arguments))
+        };
+        if !name.is_empty() && is_other() {
             return by_id();
         }
         Some(place)

@@ -215,7 +215,8 @@ impl Answer {
         let names = ["error", "id", "model", "usage", "choices"];
         let Ok(found) = members(data, names) else { return self.fail(errors::malformed(&self.head, data), out) };
         let Some([error, id, model, usage, choices]) = found else { return };
-        if let Ok(value) = serde_json::from_str::<&RawValue>(data)
+        if (error.is_some() || choices.is_none())
+            && let Ok(value) = serde_json::from_str::<&RawValue>(data)
             && let Some(error) = errors::error_of(value, error, event)
         {
             return self.fail(errors::in_stream(&self.head, error), out);
@@ -228,13 +229,13 @@ impl Answer {
         }
         let mut got_usage = self.usage(usage, out);
         let choice = elements(choices).into_iter().next();
-        if let Some([index_usage, error, delta, message, reason]) =
+        if let Some([choice_usage, error, delta, message, reason]) =
             choice.and_then(|choice| members_of(choice, ["usage", "error", "delta", "message", "finish_reason"]))
         {
             if let Some(error) = error.filter(|error| is_object(error)) {
                 return self.fail(errors::in_stream(&self.head, error), out);
             }
-            got_usage |= !got_usage && self.usage(index_usage, out);
+            got_usage |= !got_usage && self.usage(choice_usage, out);
             if let Some(delta) = delta.or(message) {
                 self.blocks.delta(delta, &self.facts, out);
             }
@@ -259,7 +260,8 @@ impl Answer {
         }
     }
 
-    /// Counts are made disjoint: what was read from or written to a cache is not input.
+    /// Takes the counts; true when there are any. They are made disjoint: what was read from or written to a cache is
+    /// not input.
     fn usage(&self, usage: Option<&RawValue>, out: &mut Chunks) -> bool {
         let names = [
             "prompt_tokens",
@@ -274,7 +276,11 @@ impl Answer {
         else {
             return false;
         };
-        let (Some(prompt), completion) = (count(prompt), count(completion)) else { return false };
+        let (prompt, completion) = (count(prompt).unwrap_or(0), count(completion).unwrap_or(0));
+        if prompt == 0 && completion == 0 {
+            // Some servers put empty counts into every chunk; they are no final usage.
+            return false;
+        }
         let [read, write] = prompt_details
             .and_then(|details| members_of(details, ["cached_tokens", "cache_write_tokens"]))
             .unwrap_or_default();
@@ -284,7 +290,7 @@ impl Answer {
         let cache_write = count(write);
         out.usage(Usage {
             input_tokens: prompt.saturating_sub(cache_read.unwrap_or(0)).saturating_sub(cache_write.unwrap_or(0)),
-            output_tokens: completion.unwrap_or(0),
+            output_tokens: completion,
             cache_read_tokens: cache_read,
             cache_write_tokens: cache_write,
             reasoning_tokens: count(reasoning),
