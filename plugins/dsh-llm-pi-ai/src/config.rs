@@ -340,3 +340,101 @@ impl Provider {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use dsh_plugin_api::{Adapter, schemars};
+    use serde_json::json;
+
+    use super::*;
+    use crate::PiAi;
+
+    fn provider(more: Value) -> Value {
+        let mut provider =
+            json!({"api": "openai-completions", "base_url": "https://api.x.test/v1", "credential": "KEY"});
+        if let (Some(provider), Value::Object(more)) = (provider.as_object_mut(), more) {
+            provider.extend(more);
+        }
+        provider
+    }
+
+    fn made(route: &str, more: Value) -> Result<PiAi, ConfigError> {
+        PiAi::new(serde_json::from_value(json!({"providers": {route: provider(more)}})).unwrap())
+    }
+
+    #[test]
+    fn a_configuration_becomes_routes() {
+        let models = json!([{"id": "a/b", "context_window": 9, "max_tokens": 0, "reasoning": true}]);
+        let routes = made("x", json!({"base_url": "https://API.x.test:8443/v1", "models": models})).unwrap().routes();
+        let route = &routes[0];
+        assert_eq!(route.origin.as_deref(), Some("https://api.x.test:8443"));
+        assert_eq!((route.api.as_deref(), route.credential.as_deref()), (Some("openai-completions"), Some("KEY")));
+        assert!(route.any_model);
+        let model = &route.models[0];
+        assert_eq!((model.id.as_str(), model.context_window, model.max_tokens), ("a/b", Some(9), None));
+        assert_eq!(model.input, ["text"]);
+    }
+
+    #[test]
+    fn every_refusal_names_the_key() {
+        let model = |more: Value| json!({"models": [{"id": "a"}, more]});
+        for (route, more, path, message) in [
+            ("x", json!({"api": "anthropic-messages"}), "providers.x.api", "it serves openai-completions"),
+            ("x", json!({"api": "openai-responses"}), "providers.x.api", "it serves openai-completions"),
+            ("x", json!({"api": "google-generative-ai"}), "providers.x.api", "it serves openai-completions"),
+            ("x", json!({"api": "mistral-conversations"}), "providers.x.api", "it serves openai-completions"),
+            ("x", json!({"base_url": "api.x.test"}), "providers.x.base_url", "absolute http or https URL"),
+            ("x", json!({"credential": " "}), "providers.x.credential", "blank"),
+            ("a/b", json!({}), "providers.a/b", "cannot name a route"),
+            ("x", model(json!({"id": ""})), "providers.x.models[1].id", "needs its id"),
+            ("x", model(json!({"id": "a"})), "providers.x.models[1].id", "listed twice"),
+            (
+                "x",
+                model(json!({"id": "b", "thinking_level_map": {"low": true}})),
+                "providers.x.models[1].thinking_level_map",
+                "a string or false",
+            ),
+            (
+                "x",
+                model(json!({"id": "b", "compat": {"max_tool_call_id_length": 7}})),
+                "providers.x.models[1].compat.max_tool_call_id_length",
+                "at least 8",
+            ),
+            (
+                "x",
+                model(json!({"id": "b", "compat": {"chat_template_kwargs": {"k": {"var": "effort"}}}})),
+                "providers.x.models[1].compat.chat_template_kwargs",
+                "k.var is",
+            ),
+        ] {
+            let error = made(route, more).unwrap_err();
+            assert_eq!(error.path, path);
+            assert!(error.message.contains(message), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_is_unknown_or_of_another_type_does_not_parse() {
+        for (more, message) in [
+            (json!({"api": "openai"}), "unknown variant `openai`, expected one of `openai-completions`"),
+            (json!({"base_uri": "x"}), "unknown field `base_uri`"),
+            (json!({"models": [{"id": "a", "thinking_level_map": {"huge": "x"}}]}), "unknown variant `huge`"),
+            (json!({"models": [{"id": "a", "compat": {"supports_stores": true}}]}), "unknown field `supports_stores`"),
+            (json!({"models": [{"context_window": 1}]}), "missing field `id`"),
+            (json!({"cache_retention": "forever"}), "unknown variant `forever`"),
+        ] {
+            let config = json!({"providers": {"x": provider(more)}});
+            let error = serde_json::from_value::<Config>(config).unwrap_err().to_string();
+            assert!(error.contains(message), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_schema_lists_the_keys() {
+        let schema = schemars::schema_for!(Config);
+        let text = serde_json::to_string(&schema).unwrap();
+        for key in ["base_url", "thinking_level_map", "reasoning_field", "max_tool_call_id_length", "ant-ling"] {
+            assert!(text.contains(&format!("\"{key}\"")), "{key}");
+        }
+    }
+}

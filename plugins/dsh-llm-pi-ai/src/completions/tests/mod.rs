@@ -65,7 +65,7 @@ impl Decoded {
 
     /// The message as a host would store it after a complete answer.
     fn message(&self) -> Message {
-        let source = Source::model("local", "m", self.envelope.as_ref().map(|envelope| raw(envelope)));
+        let source = Source::model("local", "m", self.envelope.as_ref().map(raw));
         Message::new("a", Role::Assistant, self.blocks.clone(), source)
     }
 }
