@@ -7,6 +7,7 @@
 pub mod acp;
 pub mod agent;
 pub mod cli;
+pub mod demo;
 pub mod llm;
 pub mod loader;
 pub mod manifest;

@@ -1,16 +1,26 @@
 //! The agent: a session that takes prompts, asks a model, runs tools, and logs everything.
+//!
+//! What reaches a request can be rebuilt from the log: history is derived from it, and nothing else is remembered
+//! across a restart. `session` holds the state of an open session, `turn` runs a prompt, `attempt` one request with
+//! its retries.
+
+mod attempt;
+mod prompt;
+mod session;
+mod turn;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use dsh_plugin_api::vocab::{Block, Failure, Message, Usage};
-use tokio_util::sync::CancellationToken;
+use dsh_plugin_api::vocab::{Block, Failure, Usage};
 
 use crate::llm::client::{Client, Degraded};
 use crate::llm::registry::Registry;
 use crate::manifest::Manifest;
 use crate::session::event::Event;
 use crate::store::{Store, StoreError};
+
+pub use session::Session;
 
 /// What a manifest was turned into: everything that sessions of one process share.
 pub struct Composition {
@@ -123,60 +133,4 @@ pub enum AgentError {
     /// The model or its credential.
     #[error("{}", .0.message)]
     Failure(Failure),
-}
-
-/// A session that is open for prompts. It holds the log's lock.
-pub struct Session {}
-
-impl Session {
-    /// Creates a session. It is durable when this returns.
-    ///
-    /// # Errors
-    ///
-    /// [`AgentError`]
-    pub async fn create(
-        composition: Arc<Composition>,
-        options: SessionOptions,
-        updates: UpdateSink,
-    ) -> Result<Self, AgentError> {
-        let _ = (composition, options, updates);
-        Ok(Self {})
-    }
-
-    /// Opens a session again, with recovery; `reference` is an id or a path.
-    ///
-    /// # Errors
-    ///
-    /// [`AgentError`]
-    pub async fn resume(
-        composition: Arc<Composition>,
-        reference: &str,
-        options: SessionOptions,
-        updates: UpdateSink,
-    ) -> Result<Self, AgentError> {
-        let _ = (composition, reference, options, updates);
-        Ok(Self {})
-    }
-
-    /// Its id.
-    #[must_use]
-    pub fn id(&self) -> &str {
-        ""
-    }
-
-    /// The history so far.
-    #[must_use]
-    pub fn messages(&self) -> Vec<Message> {
-        Vec::new()
-    }
-
-    /// Runs one turn. Cancelling ends it with [`TurnReason::Aborted`], what was streamed kept.
-    ///
-    /// # Errors
-    ///
-    /// Only when the log cannot be written or the model cannot be resolved; a failed request is a [`TurnEnd`].
-    pub async fn prompt(&mut self, content: Vec<Block>, cancel: &CancellationToken) -> Result<TurnEnd, AgentError> {
-        let _ = (content, cancel);
-        std::future::pending().await
-    }
 }

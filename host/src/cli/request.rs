@@ -9,11 +9,12 @@ use std::process::ExitCode;
 
 use clap::Args;
 use dsh_plugin_api::json::{self, Object, Raw, raw};
-use dsh_plugin_api::vocab::{Exchange, HeaderValue, HttpRequest, Repair, Request, Tool};
+use dsh_plugin_api::vocab::{Block, Exchange, HeaderValue, HttpRequest, Repair, Request, Role, Tool};
 use serde::Serialize;
 
 use super::{CommandError, Context};
 use crate::llm::prepare::{Degraded, HistoryMessage, Neutral, Prepared, Replay, RequestInput, prepare};
+use crate::llm::view::RepairKind;
 use crate::manifest::Manifest;
 use crate::store::Log;
 
@@ -40,16 +41,21 @@ pub(super) fn run(context: &Context, args: RequestArgs) -> Result<ExitCode, Comm
     let (route, target) = registry
         .resolve(&args.model)
         .map_err(|failure| CommandError::usage_text(failure.message, "`dsh models` lists what the manifest serves"))?;
-    let input = match (&args.session, &args.file) {
+    let (input, recovered) = match (&args.session, &args.file) {
         (Some(session), _) => {
-            let log = context.store().read(session).map_err(|e| CommandError::failed_text(e.to_string()))?;
-            input_of_session(&log, &manifest)
+            let log = context
+                .store()
+                .read(session)
+                .map_err(|e| CommandError::failed(miette::miette!(help = e.help(), "{e}")))?;
+            (input_of_session(&log, &manifest), repairs_of_recovery(&log))
         }
-        (None, Some(file)) => input_of_file(file)?,
+        (None, Some(file)) => (input_of_file(file)?, Vec::new()),
         (None, None) => return Err(CommandError::usage_text("there is no request", "name a file or a --session")),
     };
-    let prepared = prepare(&route, &target, &input, Replay::Routed)
+    let mut prepared = prepare(&route, &target, &input, Replay::Routed)
         .map_err(|failure| CommandError::failed_text(format!("{target}: {failure}")))?;
+    prepared.repairs.extend(recovered);
+    prepared.repairs.sort_by_key(|repair| repair.message);
     let shown = Shown::of(&prepared);
     let mut out = io::stdout().lock();
     let written = if args.json {
@@ -98,8 +104,9 @@ fn input_of_session(log: &Log, manifest: &Manifest) -> RequestInput {
         .filter(|event| event.kind == "request/header")
         .find_map(|event| json::from_str::<Object>(event.data.get()).ok()?.take_as::<Object>("header"));
     let agent = manifest.agents.get("default").cloned().unwrap_or_default();
+    let entries = log.history().into_iter();
     let mut input = RequestInput {
-        history: history(log),
+        history: entries.map(|e| HistoryMessage { message: e.message, interrupted: e.interrupted }).collect(),
         max_tokens: agent.max_tokens,
         temperature: agent.temperature,
         reasoning_effort: agent.reasoning_effort,
@@ -112,8 +119,25 @@ fn input_of_session(log: &Log, manifest: &Manifest) -> RequestInput {
     input
 }
 
-fn history(log: &Log) -> Vec<HistoryMessage> {
-    log.messages().into_iter().map(HistoryMessage::from).collect()
+/// What recovery adds to an interrupted session is not in its file yet. A result that it gives to a call is the repair
+/// of that call, made one layer below the request view, and is named like it.
+fn repairs_of_recovery(log: &Log) -> Vec<Repair> {
+    let recorded = log.events.len().saturating_sub(log.recovered) as u64;
+    let entries = log.history();
+    let mut caller = None;
+    let mut repairs = Vec::new();
+    for (position, entry) in entries.iter().enumerate() {
+        if entry.message.role == Role::Assistant {
+            caller = Some(position);
+        }
+        let results = entry.message.content.iter().filter(|block| matches!(block, Block::ToolResult { .. })).count();
+        if entry.seq >= recorded && results > 0 {
+            let repair =
+                Repair { message: caller.unwrap_or(position), kind: RepairKind::UnansweredCall.name().to_owned() };
+            repairs.extend(std::iter::repeat_n(repair, results));
+        }
+    }
+    repairs
 }
 
 /// The fixed JSON form.
@@ -160,7 +184,6 @@ impl<'a> Shown<'a> {
 
 /// Name and meaning of a repair. Those of adapters have a name only.
 fn explain(kind: &str) -> String {
-    use crate::llm::view::RepairKind;
     match RepairKind::ALL.iter().find(|known| known.name() == kind) {
         Some(known) => format!("{kind}: {}", known.description()),
         None => kind.to_owned(),

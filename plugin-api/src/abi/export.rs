@@ -26,9 +26,11 @@ pub use super::meta::section;
 #[derive(Debug)]
 pub struct Instances<A: Adapter> {
     adapters: Mutex<BTreeMap<u64, Arc<A>>>,
-    streams: Mutex<BTreeMap<u64, Arc<Mutex<Stream<A::Decoder>>>>>,
+    streams: Mutex<BTreeMap<u64, SharedStream<A::Decoder>>>,
     next: AtomicU64,
 }
+
+type SharedStream<D> = Arc<Mutex<Stream<D>>>;
 
 #[derive(Debug)]
 struct Stream<D> {

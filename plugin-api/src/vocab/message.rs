@@ -125,10 +125,11 @@ impl Block {
     }
 
     fn parse(value: Raw) -> Self {
-        Self::parse_known(&value).unwrap_or(Self::Other(value))
+        Self::parse_known(&value, true).unwrap_or(Self::Other(value))
     }
 
-    fn parse_known(value: &Raw) -> Option<Self> {
+    /// A result holds no results: one inside another is kept verbatim, so that hostile nesting costs no stack.
+    fn parse_known(value: &Raw, results: bool) -> Option<Self> {
         let mut o: Object = json::from_str(value.get()).ok()?;
         match o.get_str("type")?.as_str() {
             "text" => Some(Self::Text(o.take_as("text")?)),
@@ -148,14 +149,18 @@ impl Block {
                     },
                 })
             }
-            "tool-result" => Some(Self::ToolResult {
-                tool_call_id: o.take_as("toolCallId")?,
-                content: match o.take("content") {
+            "tool-result" if results => {
+                let part = |value: Raw| Self::parse_known(&value, false).unwrap_or(Self::Other(value));
+                let content = match o.take("content") {
                     None => Vec::new(),
-                    Some(content) => json::from_str(content.get()).ok()?,
-                },
-                is_error: o.take_as("isError"),
-            }),
+                    Some(content) => json::from_str::<Vec<Raw>>(content.get()).ok()?.into_iter().map(part).collect(),
+                };
+                Some(Self::ToolResult {
+                    tool_call_id: o.take_as("toolCallId")?,
+                    content,
+                    is_error: o.take_as("isError"),
+                })
+            }
             _ => None,
         }
     }
@@ -351,6 +356,15 @@ mod tests {
             let message: Message = json::from_str(text).unwrap();
             assert_eq!(raw(&message).get(), text);
         }
+    }
+
+    #[test]
+    fn hostile_nesting_is_carried_verbatim() {
+        let depth = 200_000;
+        let text = r#"{"type":"tool-result","toolCallId":"c","content":["#.repeat(depth) + &"]}".repeat(depth);
+        let block: Block = json::from_str(&text).unwrap();
+        assert!(matches!(&block, Block::ToolResult { content, .. } if matches!(content[..], [Block::Other(_)])));
+        assert_eq!(raw(&block).get(), text);
     }
 
     #[test]

@@ -1,0 +1,156 @@
+//! One request with its retries.
+//!
+//! Every attempt is logged chunk by chunk; an attempt that is followed by `llm/retry` makes no message. A refusal of
+//! a request that carried replay metadata is followed by exactly one attempt with every message foreign (the last
+//! rung), and is remembered for the session and route.
+
+use std::time::Duration;
+
+use dsh_plugin_api::vocab::{Chunk, Failure, FailureCode, FinishReason};
+use tokio_util::sync::CancellationToken;
+
+use super::turn::Turn;
+use super::{AgentError, Session, TurnReason, Update};
+use crate::llm::assembler::{Assembled, BlockAssembler};
+use crate::llm::client::{Prepared, Replay, prepare};
+use crate::llm::retry;
+use crate::llm::view::RequestInput;
+use crate::session::event::NewEvent;
+
+/// How a request ended.
+pub(super) enum StepOutcome {
+    /// With an answer: `stop`, `tool-calls` or `max-tokens`.
+    Answered(Assembled),
+    /// Stopped or broken after something was shown: what was shown stays.
+    Interrupted(Assembled, TurnReason),
+    /// Without anything to keep.
+    Failed(TurnReason),
+}
+
+impl Session {
+    /// Asks the model, with retries.
+    pub(super) async fn request(&mut self, turn: &mut Turn<'_>) -> Result<StepOutcome, AgentError> {
+        let provider = turn.target.provider.clone();
+        let mut retries = 0;
+        loop {
+            let replay = if self.foreign_routes.contains(&provider) { Replay::AllForeign } else { Replay::Routed };
+            let input = RequestInput {
+                system: Some(turn.preamble.system.clone()).filter(|system| !system.is_empty()),
+                history: self.history.clone(),
+                tools: turn.preamble.tools.clone(),
+                max_tokens: turn.agent.max_tokens,
+                temperature: turn.agent.temperature,
+                reasoning_effort: turn.agent.reasoning_effort.clone(),
+            };
+            let prepared = match prepare(&turn.route, &turn.target, &input, replay) {
+                Ok(prepared) => prepared,
+                Err(failure) => return Ok(StepOutcome::Failed(TurnReason::Error { failure })),
+            };
+            self.report_degraded(turn.number, turn.step, &turn.target, &prepared.degraded);
+            turn.note_degraded(&prepared.degraded);
+            self.writer.checkpoint().await?;
+
+            let Attempt { assembled, shown } = self.attempt(turn, &prepared).await;
+            let failure = match &assembled.finish {
+                FinishReason::Stop | FinishReason::ToolCalls | FinishReason::MaxTokens => {
+                    if assembled.content.is_empty() && assembled.finish != FinishReason::MaxTokens {
+                        Failure::new(FailureCode::EmptyResponse, "the model ended its answer without any content")
+                    } else {
+                        return Ok(StepOutcome::Answered(assembled));
+                    }
+                }
+                FinishReason::Aborted { .. } => return Ok(interrupted(assembled, TurnReason::Aborted)),
+                FinishReason::Error { failure } => failure.clone(),
+            };
+
+            if prepared.native > 0 && !shown && retry::is_refusal_of_replay(&failure) {
+                self.log(vec![NewEvent::retry_foreign(turn.number, turn.step, &provider, &failure)]);
+                self.update(Update::Notice(format!(
+                    "{provider} refused the request ({}). Asking once more without replay metadata; this session \
+                     sends {provider} none from here on.",
+                    failure.message
+                )));
+                self.foreign_routes.insert(provider.clone());
+                continue;
+            }
+
+            let config = *self.composition.client.config();
+            let delay_ms = match retry::decide(&config, retries, &failure) {
+                retry::Decision::After(delay_ms) => delay_ms,
+                retry::Decision::GiveUp => return Ok(interrupted(assembled, TurnReason::Error { failure })),
+            };
+            retries += 1;
+            self.log(vec![NewEvent::retry(turn.number, turn.step, retries, config.max_retries, delay_ms, &failure)]);
+            if shown {
+                self.update(Update::AttemptDiscarded);
+            }
+            self.update(Update::Retry { retry: retries, max_retries: config.max_retries, delay_ms, failure });
+            if !wait(delay_ms, turn.cancel).await {
+                return Ok(StepOutcome::Failed(TurnReason::Aborted));
+            }
+        }
+    }
+
+    /// One attempt: streams, logs and assembles. Nothing it meets is an error here; all ends are finish reasons.
+    async fn attempt(&self, turn: &Turn<'_>, prepared: &Prepared) -> Attempt {
+        let mut stream = self.composition.client.open(prepared);
+        let mut assembler = BlockAssembler::new();
+        let mut shown = false;
+        loop {
+            let chunk = tokio::select! {
+                biased;
+                () = turn.cancel.cancelled() => {
+                    for chunk in stream.cancel() {
+                        self.take_chunk(turn, &mut assembler, &mut shown, chunk);
+                    }
+                    break;
+                }
+                chunk = stream.next() => chunk,
+            };
+            match chunk {
+                Some(chunk) => self.take_chunk(turn, &mut assembler, &mut shown, chunk),
+                None => break,
+            }
+        }
+        Attempt { assembled: assembler.assemble(), shown }
+    }
+
+    fn take_chunk(&self, turn: &Turn<'_>, assembler: &mut BlockAssembler, shown: &mut bool, chunk: Chunk) {
+        assembler.push(&chunk);
+        self.log(vec![NewEvent::chunk(turn.number, turn.step, &chunk)]);
+        match chunk {
+            Chunk::TextDelta { text, .. } => {
+                *shown = true;
+                self.update(Update::Text(text));
+            }
+            Chunk::ReasoningDelta { text, .. } => {
+                *shown = true;
+                self.update(Update::Reasoning(text));
+            }
+            Chunk::BlockStart { .. }
+            | Chunk::ToolCallDelta { .. }
+            | Chunk::BlockEnd { .. }
+            | Chunk::Usage { .. }
+            | Chunk::Finish { .. } => {}
+        }
+    }
+}
+
+struct Attempt {
+    assembled: Assembled,
+    /// True when the user saw something of it.
+    shown: bool,
+}
+
+/// An attempt that ended early: something to keep, or nothing.
+fn interrupted(assembled: Assembled, reason: TurnReason) -> StepOutcome {
+    if assembled.content.is_empty() { StepOutcome::Failed(reason) } else { StepOutcome::Interrupted(assembled, reason) }
+}
+
+/// False when it was cancelled.
+async fn wait(delay_ms: u64, cancel: &CancellationToken) -> bool {
+    tokio::select! {
+        () = cancel.cancelled() => false,
+        () = tokio::time::sleep(Duration::from_millis(delay_ms)) => true,
+    }
+}

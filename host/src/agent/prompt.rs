@@ -1,0 +1,65 @@
+//! What stands before the conversation: the system prompt and the tools, and how they are logged.
+
+use std::path::Path;
+
+use dsh_plugin_api::json::{Raw, raw};
+use dsh_plugin_api::vocab::{Target, Tool};
+use serde_json::json;
+
+use crate::manifest::Agent;
+use crate::tools::BuiltIn;
+
+/// Everything of a request that is not history.
+pub(super) struct Preamble {
+    pub(super) system: String,
+    pub(super) tools: Vec<Tool>,
+}
+
+impl Preamble {
+    pub(super) fn new(agent: &Agent, cwd: &Path) -> Self {
+        let tools = agent.tools.iter().filter_map(|name| BuiltIn::by_name(name)).map(BuiltIn::definition).collect();
+        let system = agent.system.clone().unwrap_or_else(|| default_system(cwd));
+        Self { system, tools }
+    }
+
+    /// The `header` member of a `request/header` event.
+    pub(super) fn header(&self, target: &Target, agent: &Agent) -> Raw {
+        let mut config = json!({ "provider": target.provider, "model": target.model });
+        if let Some(limit) = agent.max_tokens {
+            config["maxTokens"] = limit.into();
+        }
+        if let Some(temperature) = agent.temperature {
+            config["temperature"] = temperature.into();
+        }
+        if let Some(effort) = &agent.reasoning_effort {
+            config["reasoningEffort"] = effort.as_str().into();
+        }
+        raw(&json!({ "config": config, "system": self.system, "tools": self.tools }))
+    }
+}
+
+fn default_system(cwd: &Path) -> String {
+    format!(
+        "You are an agent that works in a terminal. Your working folder is {}. Use the tools to look and to act \
+         instead of guessing, check the results of what you ran, and answer briefly.",
+        cwd.display()
+    )
+}
+
+/// A title from the first prompt: its first line, cut at 40 characters.
+pub(super) fn fallback_title(text: &str) -> Option<String> {
+    let line = text.lines().map(str::trim).find(|line| !line.is_empty())?;
+    Some(line.chars().take(40).collect::<String>().trim_end().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_title_is_the_first_line_that_says_something() {
+        assert_eq!(fallback_title(" \n  fix the build \nplease").as_deref(), Some("fix the build"));
+        assert_eq!(fallback_title(&"ü".repeat(50)).map(|title| title.chars().count()), Some(40));
+        assert_eq!(fallback_title(" \n"), None);
+    }
+}

@@ -1,0 +1,240 @@
+//! The state of an open session.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use dsh_plugin_api::json::{self, Object, Raw, raw};
+use dsh_plugin_api::vocab::{Failure, Message, Source, Target};
+
+use super::prompt::Preamble;
+use super::{AgentError, Composition, SessionOptions, Update, UpdateSink};
+use crate::llm::client::Degraded;
+use crate::llm::registry::Route;
+use crate::llm::view::HistoryMessage;
+use crate::manifest::Agent;
+use crate::session::event::{Event, Header, NewEvent};
+use crate::store::{Log, OnDurable, Writer};
+
+/// A session that is open for prompts. It holds the log's lock.
+pub struct Session {
+    pub(super) composition: Arc<Composition>,
+    pub(super) updates: UpdateSink,
+    pub(super) writer: Writer,
+    pub(super) cwd: PathBuf,
+    id: String,
+    model: Option<String>,
+    pub(super) history: Vec<HistoryMessage>,
+    /// Number of the last turn; 0 before the first.
+    pub(super) turn: u64,
+    pub(super) titled: bool,
+    /// The last `request/header`, to log it only when it changes.
+    header: Option<Raw>,
+    /// Degrades that were reported: message id, reason, route.
+    reported: HashSet<(String, String, String)>,
+    /// Routes that refused this session's replay metadata.
+    pub(super) foreign_routes: HashSet<String>,
+}
+
+impl Session {
+    /// Creates a session. It is durable when this returns.
+    ///
+    /// # Errors
+    ///
+    /// [`AgentError::Store`]
+    pub async fn create(
+        composition: Arc<Composition>,
+        options: SessionOptions,
+        updates: UpdateSink,
+    ) -> Result<Self, AgentError> {
+        let id = uuid::Uuid::new_v4().to_string();
+        let mut extra = Object::new();
+        extra.set("delegationDepth", raw(&0));
+        let header = Header {
+            id: id.clone(),
+            created_at: now_ms(),
+            cwd: Some(options.cwd.to_string_lossy().into_owned()),
+            extra,
+        };
+        let writer = composition.store.create(header, durable(&updates))?;
+        writer.checkpoint().await?;
+        Ok(Self {
+            composition,
+            updates,
+            writer,
+            cwd: options.cwd,
+            id,
+            model: options.model,
+            history: Vec::new(),
+            turn: 0,
+            titled: false,
+            header: None,
+            reported: HashSet::new(),
+            foreign_routes: HashSet::new(),
+        })
+    }
+
+    /// Opens a session again, with recovery; `reference` is an id or a path. Also returns the log as it was opened.
+    ///
+    /// Without a model in the options, the session goes on with the one it used last, where that route still exists.
+    ///
+    /// # Errors
+    ///
+    /// [`AgentError::Store`]
+    pub async fn resume(
+        composition: Arc<Composition>,
+        reference: &str,
+        options: SessionOptions,
+        updates: UpdateSink,
+    ) -> Result<(Self, Log), AgentError> {
+        let (log, writer) = composition.store.open(reference, durable(&updates))?;
+        writer.checkpoint().await?;
+        let mut past = Past::default();
+        for event in &log.events {
+            past.take(event);
+        }
+        let last_model = past.last_model.filter(|model| composition.registry.resolve(model).is_ok());
+        let session = Self {
+            id: log.header.id.clone(),
+            model: options.model.or(last_model),
+            history: log
+                .history()
+                .into_iter()
+                .map(|entry| HistoryMessage { message: entry.message, interrupted: entry.interrupted })
+                .collect(),
+            turn: past.turn,
+            titled: past.titled,
+            header: past.header,
+            reported: past.reported,
+            foreign_routes: past.foreign_routes,
+            composition,
+            updates,
+            writer,
+            cwd: options.cwd,
+        };
+        Ok((session, log))
+    }
+
+    /// Its id.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// The history so far.
+    #[must_use]
+    pub fn messages(&self) -> Vec<Message> {
+        self.history.iter().map(|entry| entry.message.clone()).collect()
+    }
+
+    pub(super) fn agent(&self) -> Agent {
+        self.composition.manifest.agents.get("default").cloned().unwrap_or_default()
+    }
+
+    /// The route that the next request goes to.
+    pub(super) fn target(&self) -> Result<(Arc<Route>, Target), Failure> {
+        let agent_model = || self.composition.manifest.agents.get("default").and_then(|agent| agent.model.clone());
+        match self.model.clone().or_else(agent_model) {
+            Some(model) => self.composition.registry.resolve(&model),
+            None => Err(Failure::new(
+                dsh_plugin_api::vocab::FailureCode::UnknownModel,
+                "no model is named: give one with -m PROVIDER/MODEL, or set model in [agent] of the manifest",
+            )),
+        }
+    }
+
+    pub(super) fn update(&self, update: Update) {
+        (self.updates)(update);
+    }
+
+    /// Logs events; returns the seq of the first.
+    pub(super) fn log(&self, events: Vec<NewEvent>) -> u64 {
+        self.writer.append(events)
+    }
+
+    /// Logs the request header when it is not the one of the last request.
+    pub(super) fn log_header(&mut self, preamble: &Preamble, target: &Target, agent: &Agent, route: &Route) {
+        let header = preamble.header(target, agent);
+        if self.header.as_ref().is_some_and(|last| last.get() == header.get()) {
+            return;
+        }
+        let reason = if self.header.is_some() { "changed" } else { "initial" };
+        let model = route.info.models.iter().find(|model| model.id == target.model);
+        let window = model.and_then(|model| model.context_window);
+        self.log(vec![NewEvent::request_header(&header, reason), NewEvent::request_context(target, window)]);
+        self.header = Some(header);
+    }
+
+    /// Logs and shows degrades that were not reported before for this message, reason and route.
+    pub(super) fn report_degraded(&mut self, turn: u64, step: u64, target: &Target, degraded: &[Degraded]) {
+        for degrade in degraded {
+            let key = (degrade.message_id.clone(), degrade.reason.clone(), target.provider.clone());
+            if self.reported.insert(key) {
+                self.log(vec![NewEvent::degrade(turn, step, target, degrade)]);
+                self.update(Update::Degraded(degrade.clone()));
+            }
+        }
+    }
+}
+
+/// What a log says beyond its messages.
+#[derive(Default)]
+struct Past {
+    turn: u64,
+    titled: bool,
+    header: Option<Raw>,
+    last_model: Option<String>,
+    reported: HashSet<(String, String, String)>,
+    foreign_routes: HashSet<String>,
+}
+
+impl Past {
+    fn take(&mut self, event: &Event) {
+        if !matches!(
+            event.kind.as_str(),
+            "turn/start" | "session/title" | "request/header" | "llm/degrade" | "llm/retry"
+        ) {
+            return;
+        }
+        // An event of another writer may hold anything; what cannot be read says nothing.
+        let Ok(mut data) = json::from_str::<Object>(event.data.get()) else { return };
+        match event.kind.as_str() {
+            "turn/start" => self.turn = self.turn.max(data.take_as("turn").unwrap_or_default()),
+            "session/title" => self.titled = true,
+            "request/header" => {
+                self.header = data.take("header");
+                let header = self.header.as_ref().and_then(|header| json::from_str::<Object>(header.get()).ok());
+                let config = header.and_then(|mut header| header.take_as::<Object>("config"));
+                self.last_model = config
+                    .and_then(|config| Some(format!("{}/{}", config.get_str("provider")?, config.get_str("model")?)));
+            }
+            "llm/degrade" => {
+                let text = |key: &str| data.get_str(key).unwrap_or_default();
+                self.reported.insert((text("messageId"), text("reason"), text("provider")));
+            }
+            _ => {
+                if data.get_str("replay").as_deref() == Some("foreign") {
+                    self.foreign_routes.extend(data.get_str("provider"));
+                }
+            }
+        }
+    }
+}
+
+/// Hands durable events on as updates.
+fn durable(updates: &UpdateSink) -> OnDurable {
+    let updates = Arc::clone(updates);
+    Box::new(move |events| updates(Update::Durable(events.to_vec())))
+}
+
+/// Unix time in milliseconds.
+pub(super) fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// A new message id.
+pub(super) fn message_id() -> String {
+    uuid::Uuid::new_v4().to_string()
+}

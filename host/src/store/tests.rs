@@ -1,0 +1,373 @@
+//! What the store promises, on real files.
+
+use std::sync::Mutex;
+
+use dsh_plugin_api::vocab::{Block, Chunk, Role, Source};
+use serde_json::json;
+
+use super::read::FileRead;
+use super::writer::Sink;
+use super::*;
+
+const HEADER: &str = r#"{"type":"session","version":0,"id":"s","createdAt":7,"cwd":"/p","delegationDepth":0}"#;
+
+fn said(messages: &[Message]) -> Vec<String> {
+    messages.iter().map(Message::text).collect()
+}
+
+fn user(seq: u64, text: &str) -> String {
+    format!(
+        r#"{{"type":"user/message","seq":{seq},"time":{seq},"data":{{"id":"u{seq}","role":"user","content":[{{"type":"text","text":"{text}"}}],"source":{{"kind":"user"}}}},"surfaceOp":"append"}}"#
+    )
+}
+
+fn plain(seq: u64) -> String {
+    format!(r#"{{"type":"x/y","seq":{seq},"time":{seq},"data":{{}}}}"#)
+}
+
+fn read_text(text: impl AsRef<[u8]>) -> Result<FileRead, Unreadable> {
+    read::read(text.as_ref().to_vec(), Form::Plain, "file")
+}
+
+fn nobody() -> OnDurable {
+    Box::new(|_| {})
+}
+
+/// A store with one session of this text.
+fn store_with(text: impl AsRef<[u8]>) -> (tempfile::TempDir, Store, PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::new(dir.path());
+    let path = dir.path().join("s.jsonl");
+    std::fs::write(&path, text).unwrap();
+    (dir, store, path)
+}
+
+fn checkpoint(writer: &Writer) -> Result<(), StoreError> {
+    fn sendable<F: Future<Output = Result<(), StoreError>> + Send>(future: F) -> F {
+        future
+    }
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(sendable(writer.checkpoint()))
+}
+
+#[test]
+fn each_damaged_place_is_one_problem_and_no_message_is_lost() {
+    let (a, b, c) = (user(0, "a"), user(1, "b"), user(2, "c"));
+    let nuls = "\0".repeat(9);
+    let row = |texts: &str| {
+        format!(
+            r#"{{"type":"text-chunks","seq0":1,"time0":1,"data":{{"turn":1,"step":1,"index":0,"dt":[0,0],"texts":{texts}}}}}"#
+        )
+    };
+    /// Name, file, messages, problems.
+    type Case = (&'static str, String, &'static [&'static str], &'static [(u64, &'static str)]);
+    let cases: Vec<Case> = vec![
+        ("sound", format!("{HEADER}\n{a}\n{b}\n"), &["a", "b"], &[]),
+        ("blank lines", format!("{HEADER}\n\n{a}\r\n{b}\n"), &["a", "b"], &[]),
+        ("torn tail", format!("{HEADER}\n{a}\n{}", &b[..30]), &["a"], &[(3, "torn-tail")]),
+        ("no last newline", format!("{HEADER}\n{a}\n{b}"), &["a", "b"], &[(3, "missing-newline")]),
+        ("NULs at the end", format!("{HEADER}\n{a}\n{nuls}"), &["a"], &[(3, "torn-tail")]),
+        (
+            "NULs before a record and alone",
+            format!("{HEADER}\n{nuls}{a}\n{nuls}\n{b}\n"),
+            &["a", "b"],
+            &[(2, "nul-padding"), (3, "nul-padding")],
+        ),
+        ("bad line", format!("{HEADER}\n{a}\n{{\"type\":\n{c}\n"), &["a", "c"], &[(3, "unreadable")]),
+        (
+            "a record on two lines",
+            format!("{HEADER}\n{a}\n{}\n{}\n{c}\n", &b[..60], &b[60..]),
+            &["a", "c"],
+            &[(3, "unreadable")],
+        ),
+        ("joined", format!("{HEADER}\n{a}{b}{c}\n"), &["a", "b", "c"], &[(2, "joined-records")]),
+        ("joined to the header", format!("{HEADER}{a}\n{b}\n"), &["a", "b"], &[(1, "joined-records")]),
+        ("glued to a fragment", format!("{HEADER}\n{a}\n{}{b}\n", &b[..40]), &["a", "b"], &[(3, "unreadable")]),
+        ("fork", format!("{HEADER}\n{a}\n{b}\n{b}\n{c}\n"), &["a", "b", "b", "c"], &[(4, "seq-fork")]),
+        ("gap", format!("{HEADER}\n{a}\n{c}\n"), &["a", "c"], &[(3, "seq-gap")]),
+        ("missing header", format!("{a}\n{b}\n"), &["a", "b"], &[(1, "missing-header")]),
+        ("broken header", format!("garbage\n{a}\n{b}\n"), &["a", "b"], &[(1, "missing-header")]),
+        ("second header", format!("{HEADER}\n{a}\n{HEADER}\n{a}\n"), &["a", "a"], &[(3, "second-header")]),
+        ("bad row", format!("{HEADER}\n{a}\n{}\n{}\n", row("[1]"), user(4, "b")), &["a", "b"], &[(3, "unreadable")]),
+        ("flawed row", format!("{HEADER}\n{a}\n{}\n", row(r#"["x"]"#)), &["a"], &[(3, "flawed-record")]),
+        ("unnumbered", format!("{HEADER}\n{}\n", a.replace(r#""seq":0,"time":0,"#, "")), &["a"], &[]),
+        ("unknown events", format!("{HEADER}\n{}\n{b}\n", plain(0)), &["b"], &[]),
+    ];
+    for (name, text, messages, problems) in cases {
+        let read = read_text(&text).unwrap();
+        let found: Vec<(u64, &str)> = read.problems.iter().map(|p| (p.line, p.kind.as_str())).collect();
+        assert_eq!(found, problems, "{name}: {:?}", read.problems);
+        let history: Vec<Message> = derive::history(&read.events).into_iter().map(|entry| entry.message).collect();
+        assert_eq!(said(&history), messages, "{name}");
+        assert!(read.events.iter().zip(0..).all(|(event, seq)| event.seq == seq), "{name}");
+    }
+}
+
+#[test]
+fn invalid_utf8_is_replaced_and_reported() {
+    let text = format!("{HEADER}\n{}\n", user(0, "a?b"));
+    let bytes: Vec<u8> = text.bytes().map(|byte| if byte == b'?' { 0xff } else { byte }).collect();
+    let read = read_text(bytes).unwrap();
+    assert_eq!(derive::history(&read.events)[0].message.text(), "a\u{fffd}b");
+    assert_eq!((read.problems[0].line, read.problems[0].kind.as_str()), (2, "invalid-utf8"));
+}
+
+#[test]
+fn a_file_without_header_and_message_is_no_session_and_a_newer_one_is_refused() {
+    for text in
+        ["", "\0\u{1f}garbage\n", "garbage\n{\"type\":\"turn/start\",\"seq\":0,\"data\":{\"turn\":1}}\n", &HEADER[..20]]
+    {
+        assert!(matches!(read_text(text), Err(Unreadable::NoSession(_))), "{text:?}");
+    }
+    for version in ["1", "\"0\"", "0.5"] {
+        let text = format!("{}\n", HEADER.replace("\"version\":0", &format!("\"version\":{version}")));
+        assert!(matches!(read_text(&text), Err(Unreadable::Newer(found)) if found == version));
+    }
+    assert!(read_text(format!("{HEADER}\n")).unwrap().events.is_empty());
+}
+
+#[test]
+fn what_follows_a_damaged_header_keeps_the_file_name_as_id() {
+    assert_eq!(read_text(user(0, "a") + "\n").unwrap().header.id, "file");
+}
+
+#[test]
+fn replacements_follow_events_that_were_renumbered() {
+    let replace = user(9, "x").replace(r#""append""#, r#"{"op":"replace","start":5,"end":6}"#);
+    let text = format!("{HEADER}\n{}\n{}\n{}\n{}\n{replace}\n", user(0, "a"), user(5, "b"), user(6, "c"), user(8, "d"));
+    let read = read_text(&text).unwrap();
+    let history: Vec<String> = derive::history(&read.events).iter().map(|entry| entry.message.text()).collect();
+    assert_eq!(history, ["a", "x", "d"]);
+}
+
+/// A session with every kind of line that the writer makes, the last turn open.
+fn small_session() -> (String, Vec<NewEvent>) {
+    let delta = |text: &str| NewEvent::assistant_chunk(1, 1, &Chunk::TextDelta { index: 0, text: text.into() });
+    let call = Block::ToolCall { id: "c".into(), name: "bash".into(), arguments: "{}".into() };
+    let answer =
+        Message::new("a", Role::Assistant, vec![Block::Text("é😀".into()), call], Source::model("p", "m", None));
+    let events = vec![
+        NewEvent::turn_start(1),
+        NewEvent::step_start(1, 1),
+        NewEvent::user_message(&Message::user("u", "hi")),
+        NewEvent::request_context("p", "m", None),
+        delta("é"),
+        delta("😀"),
+        delta("!"),
+        NewEvent::assistant_message(1, 1, &answer, None, false),
+        NewEvent::tool_call(1, 1, "c", "bash", "{}"),
+    ];
+    let placed: Vec<Event> = events.iter().cloned().zip(0..).map(|(event, seq)| event.at(seq, 9)).collect();
+    let mut text = format!("{HEADER}\n");
+    line::encode(&placed, 0, &mut text);
+    (text, events)
+}
+
+#[test]
+fn a_log_that_is_cut_at_any_byte_keeps_every_complete_line_and_opens() {
+    let (text, _) = small_session();
+    let (_dir, store, path) = store_with("");
+    for cut in HEADER.len()..=text.len() {
+        std::fs::write(&path, &text.as_bytes()[..cut]).unwrap();
+        // Lines that are whole; a last one may lack its newline.
+        let whole = text.match_indices('\n').filter(|(end, _)| *end <= cut).count() - 1;
+        let counts = text.lines().skip(1).take(whole).map(|line| if line.contains("\"texts\"") { 3 } else { 1 });
+        let expected: usize = counts.sum();
+        let log = store.read("s").unwrap();
+        assert_eq!(log.events.len() - log.recovered, expected, "cut at {cut}");
+        let (opened, writer) = store.open("s", nobody()).unwrap();
+        let form = |log: &Log| log.events.iter().map(|event| json::raw(event).get().to_owned()).collect::<Vec<_>>();
+        assert_eq!(form(&opened), form(&log), "what is read is what the next writer makes durable; cut at {cut}");
+        writer.append(vec![NewEvent::user_message(&Message::user("n", "next"))]);
+        drop(writer);
+        let log = store.read("s").unwrap();
+        assert_eq!(log.problems, [], "cut at {cut}");
+        assert_eq!(log.recovered, 0, "cut at {cut}");
+        assert_eq!(log.messages().last().unwrap().text(), "next", "cut at {cut}");
+        assert!(log.events.len() > opened.events.len(), "cut at {cut}");
+    }
+}
+
+#[test]
+fn opening_a_sound_log_changes_no_byte() {
+    let text = format!("{HEADER}\n{}\n{}\n", user(0, "a"), plain(1));
+    let (_dir, store, path) = store_with(&text);
+    drop(store.open("s", nobody()).unwrap());
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+}
+
+#[test]
+fn a_forked_log_goes_on_above_all_seqs_without_a_new_problem() {
+    let text = format!("{HEADER}\n{}\n{}\n{}\n", user(0, "a"), user(1, "b"), user(1, "c"));
+    let (_dir, store, path) = store_with(&text);
+    let (log, writer) = store.open("s", nobody()).unwrap();
+    assert_eq!(log.problems.len(), 1);
+    let seq = writer.append(vec![NewEvent::turn_end(1, &json!({"kind":"completed"}))]);
+    assert_eq!(seq, 3);
+    drop(writer);
+    let after = std::fs::read_to_string(&path).unwrap();
+    assert!(after.starts_with(&text) && after[text.len()..].contains("\"seq\":2,"), "{after}");
+    assert_eq!(store.read("s").unwrap().problems, log.problems);
+}
+
+#[test]
+fn what_was_appended_is_acknowledged_once_durable_and_reads_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::new(dir.path().join("new/folder"));
+    let durable = Arc::new(Mutex::new(Vec::new()));
+    let seen = durable.clone();
+    let on_durable: OnDurable = Box::new(move |events| seen.lock().unwrap().extend(events.iter().map(|e| e.seq)));
+    let writer = store.create(Header::new("id", 5, None), on_durable).unwrap();
+    assert!(matches!(store.open("id", nobody()), Err(StoreError::Locked { pid: Some(_), .. })));
+    let (_, events) = small_session();
+    assert_eq!(writer.append(events.clone()), 0);
+    assert_eq!(writer.append(vec![]), 9);
+    checkpoint(&writer).unwrap();
+    assert_eq!(*durable.lock().unwrap(), (0..9).collect::<Vec<_>>());
+    let on_disk = std::fs::read_to_string(writer.path()).unwrap();
+    assert!(on_disk.contains("\"text-chunks\",\"seq0\":4"), "{on_disk}");
+    drop(writer);
+    let log = store.read("id").unwrap();
+    let datas = |n: usize| log.events[n].data.get().to_owned();
+    for (n, event) in events.iter().enumerate() {
+        assert_eq!(datas(n), event.data.get());
+    }
+    assert!(matches!(store.create(Header::new("id", 5, None), nobody()), Err(StoreError::Exists(_))));
+    assert!(matches!(store.create(Header::new("../x", 5, None), nobody()), Err(StoreError::InvalidId(_))));
+}
+
+#[cfg(unix)]
+#[test]
+fn logs_are_for_their_owner_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::new(dir.path().join("sessions"));
+    let writer = store.create(Header::new("id", 5, None), nobody()).unwrap();
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(store.dir()), mode(writer.path())), (0o700, 0o600));
+}
+
+#[test]
+fn a_compressed_log_is_continued_in_a_plain_file_beside_it() {
+    let (text, _) = small_session();
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("project/s");
+    std::fs::create_dir_all(&folder).unwrap();
+    let compressed = folder.join("session.jsonl.zst");
+    let half = text[..text.len() / 2].rfind('\n').unwrap() + 1;
+    let frames = [&text[..half], &text[half..]].map(|part| zstd::encode_all(part.as_bytes(), 3).unwrap());
+    let bytes = frames.concat();
+    std::fs::write(&compressed, &bytes).unwrap();
+    let store = Store::new(dir.path());
+    let before = store.read("s").unwrap();
+    let (log, writer) = store.open("s", nobody()).unwrap();
+    assert_eq!(log.path, folder.canonicalize().unwrap().join("session.jsonl"));
+    drop(writer);
+    assert_eq!(std::fs::read(&compressed).unwrap(), bytes, "the original is untouched");
+    let after = store.read("s").unwrap();
+    assert_eq!(after.path, folder.join("session.jsonl"));
+    assert_eq!((after.recovered, after.events.len()), (0, before.events.len()));
+    let path = compressed.to_str().unwrap();
+    assert!(matches!(store.open(path, nobody()), Err(StoreError::Continued { .. })));
+}
+
+#[test]
+fn a_torn_frame_is_one_problem() {
+    let (text, _) = small_session();
+    let half = text[..text.len() / 2].rfind('\n').unwrap() + 1;
+    let frames = [&text[..half], &text[half..]].map(|part| zstd::encode_all(part.as_bytes(), 3).unwrap());
+    let bytes = frames.concat();
+    for cut in frames[0].len() + 1..bytes.len() {
+        let read = read::read(bytes[..cut].to_vec(), Form::Zstd, "s").unwrap();
+        let kinds: Vec<&str> = read.problems.iter().map(|problem| problem.kind.as_str()).collect();
+        assert_eq!(kinds, ["torn-frame"], "{cut}");
+        assert!(read.events.len() >= text[..half].lines().count() - 1, "{cut}");
+    }
+}
+
+#[test]
+fn the_list_has_the_newest_first_and_marks_what_cannot_be_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let title = r#"{"type":"session/title","seq":1,"time":1,"data":{"title":"T","messageSeqs":[0],"source":{"kind":"fallback"}}}"#;
+    for (name, text) in [
+        ("old.jsonl", format!("{HEADER}\n{}\n{title}\n", user(0, "a"))),
+        ("new.jsonl", format!("{}\n", HEADER.replace(":7", ":99999999999999"))),
+        ("broken.jsonl", "garbage\n".to_owned()),
+        ("later.jsonl", format!("{}\n", HEADER.replace("\"version\":0", "\"version\":3"))),
+    ] {
+        std::fs::write(dir.path().join(name), text).unwrap();
+    }
+    let listed = Store::new(dir.path()).list().unwrap();
+    assert_eq!((listed[0].id.as_str(), listed[3].id.as_str()), ("new", "old"));
+    assert_eq!((listed[3].title.as_deref(), listed[3].messages.as_ref().ok()), (Some("T"), Some(&1)));
+    for entry in &listed[1..3] {
+        assert!(entry.messages.is_err(), "{}", entry.id);
+    }
+    assert!(Store::new(dir.path().join("none")).list().unwrap().is_empty());
+}
+
+/// A sink that fails at its nth call, after part of the bytes.
+struct Failing {
+    file: File,
+    calls: u32,
+    fail_at: u32,
+}
+
+impl Failing {
+    fn fails(&mut self) -> bool {
+        self.calls += 1;
+        self.calls == self.fail_at
+    }
+}
+
+impl Sink for Failing {
+    fn append(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        if self.fails() {
+            self.file.append(&bytes[..bytes.len() / 2])?;
+            return Err(std::io::ErrorKind::StorageFull.into());
+        }
+        self.file.append(bytes)
+    }
+    fn sync(&mut self) -> std::io::Result<()> {
+        if self.fails() {
+            return Err(std::io::Error::other("EIO"));
+        }
+        self.file.sync()
+    }
+    fn cut(&mut self, length: u64) -> std::io::Result<()> {
+        self.file.cut(length)
+    }
+}
+
+#[test]
+fn after_a_write_error_nothing_is_acknowledged_and_the_session_opens_again() {
+    for fail_at in 1..=6 {
+        let text = format!("{HEADER}\n");
+        let (_dir, store, path) = store_with(&text);
+        let acknowledged = Arc::new(Mutex::new(Vec::new()));
+        let seen = acknowledged.clone();
+        let start = Start {
+            path: path.clone(),
+            sink: Failing { file: OpenOptions::new().append(true).open(&path).unwrap(), calls: 0, fail_at },
+            lock: Lock::take(&path).unwrap(),
+            length: text.len() as u64,
+            next_seq: 0,
+            offset: 0,
+            last_time: 0,
+        };
+        let on_durable: OnDurable = Box::new(move |events| seen.lock().unwrap().extend(events.iter().map(|e| e.seq)));
+        let writer = Writer::start(start, on_durable).unwrap();
+        let mut errors = Vec::new();
+        for n in 0..4 {
+            writer.append(vec![NewEvent::user_message(&Message::user(format!("u{n}"), "text"))]);
+            errors.extend(checkpoint(&writer).err().map(|error| error.to_string()));
+        }
+        drop(writer);
+        let acknowledged = acknowledged.lock().unwrap();
+        assert_eq!(acknowledged.len() + errors.len(), 4, "each event is acknowledged or refused; failed at {fail_at}");
+        assert!(errors.iter().all(|error| *error == errors[0]), "the first error stays: {errors:?}");
+        assert!(errors[0].contains(path.to_str().unwrap()), "{errors:?}");
+        let log = store.read("s").unwrap();
+        assert_eq!((log.problems.len(), log.events.len()), (0, acknowledged.len()), "failed at {fail_at}");
+        drop(store.open("s", nobody()).unwrap());
+    }
+}

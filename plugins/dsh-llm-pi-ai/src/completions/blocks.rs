@@ -1,0 +1,350 @@
+//! The blocks of an answer that is being streamed: which delta belongs to which block, and when a block is complete.
+//!
+//! Text and reasoning are complete as soon as something else begins; they keep the order in which they came. Tool
+//! calls may be interleaved and are complete when the answer is.
+
+use dsh_plugin_api::json::{Joiner, Object, replace_lone_surrogates};
+use dsh_plugin_api::{Chunks, Slot};
+use serde_json::value::RawValue;
+
+use super::details::{Details, detail_text};
+use super::replay::{REASONING_FIELDS, call_entry, reasoning_entry, text_entry};
+use crate::envelope::ResponseFacts;
+use crate::lenient::{count, elements, filled, is_object_text, is_string, members_of};
+
+/// The blocks of one answer.
+#[derive(Debug, Default)]
+pub(super) struct Blocks {
+    blocks: Vec<Part>,
+    /// Place of the text or reasoning block that takes deltas.
+    open: Option<usize>,
+    /// Encrypted details by the id of their call, which may come before the call.
+    for_calls: Vec<(String, Object)>,
+    has_text: bool,
+}
+
+#[derive(Debug)]
+enum Part {
+    Text { slot: Slot, joiner: Joiner },
+    Reasoning { slot: Slot, joiner: Joiner, field: Option<&'static str>, details: Details },
+    Call(Call),
+}
+
+#[derive(Debug)]
+struct Call {
+    key: Key,
+    /// None until the name is known: a call without a name is no block.
+    slot: Option<Slot>,
+    id: String,
+    name: String,
+    arguments: String,
+    joiner: Joiner,
+}
+
+/// What the wire calls a call by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Key {
+    Index(u64),
+    /// No index.
+    None,
+    /// The one `function_call` of the old form.
+    Legacy,
+}
+
+impl Blocks {
+    /// True when a block was started.
+    pub fn any_started(&self) -> bool {
+        self.blocks.iter().any(|part| !matches!(part, Part::Call(Call { slot: None, .. })))
+    }
+
+    /// True when there is text that is not blank.
+    pub const fn has_text(&self) -> bool {
+        self.has_text
+    }
+
+    /// True when there is a tool call.
+    pub fn has_call(&self) -> bool {
+        self.calls().any(|call| call.slot.is_some())
+    }
+
+    /// True when a tool call never got a name.
+    pub fn has_nameless_call(&self) -> bool {
+        self.calls().any(|call| call.slot.is_none())
+    }
+
+    fn calls(&self) -> impl Iterator<Item = &Call> {
+        self.blocks.iter().filter_map(|part| if let Part::Call(call) = part { Some(call) } else { None })
+    }
+
+    /// Takes a `delta`, or the `message` of a whole answer.
+    pub fn delta(&mut self, delta: &RawValue, facts: &ResponseFacts, out: &mut Chunks) {
+        let [first, second, third] = REASONING_FIELDS;
+        let names = [first, second, third, "reasoning_details", "content", "refusal", "tool_calls", "function_call"];
+        let Some([first, second, third, details, content, refusal, calls, legacy]) = members_of(delta, names) else {
+            return;
+        };
+        let fields = REASONING_FIELDS.into_iter().zip([first, second, third]);
+        let text = fields.filter_map(|(field, value)| Some((field, value?))).find(|(_, value)| says_something(value));
+        if let Some((field, value)) = text {
+            self.reasoning(Some(field), value.get(), out);
+        }
+        for detail in elements(details) {
+            self.detail(detail, text.is_some(), out);
+        }
+        for part in content_texts(content) {
+            self.text(part, out);
+        }
+        if let Some(refusal) = refusal.filter(|value| says_something(value)) {
+            self.text(refusal, out);
+        }
+        for call in elements(calls) {
+            if let Some([index, id, function]) = members_of(call, ["index", "id", "function"]) {
+                let key = count(index).map_or(Key::None, Key::Index);
+                self.call(key, filled(id).unwrap_or_default(), function, facts, out);
+            }
+        }
+        if legacy.is_some() {
+            self.call(Key::Legacy, String::new(), legacy, facts, out);
+        }
+    }
+
+    fn text(&mut self, value: &RawValue, out: &mut Chunks) {
+        if !matches!(self.open_part(), Some(Part::Text { .. })) {
+            self.close_open(out);
+            self.begin(Part::Text { slot: out.start_text(), joiner: Joiner::default() });
+        }
+        if let Some(Part::Text { slot, joiner }) = self.open_part() {
+            let text = joiner.push(value.get());
+            out.delta(*slot, &text);
+            self.has_text |= !text.trim().is_empty();
+        }
+    }
+
+    /// `json_string` is the JSON text of a string.
+    fn reasoning(&mut self, field: Option<&'static str>, json_string: &str, out: &mut Chunks) {
+        self.open_reasoning(out);
+        if let Some(Part::Reasoning { slot, joiner, field: known, .. }) = self.open_part() {
+            *known = known.or(field);
+            out.delta(*slot, &joiner.push(json_string));
+        }
+    }
+
+    fn open_reasoning(&mut self, out: &mut Chunks) {
+        if !matches!(self.open_part(), Some(Part::Reasoning { .. })) {
+            self.close_open(out);
+            let (slot, joiner) = (out.start_reasoning(), Joiner::default());
+            self.begin(Part::Reasoning { slot, joiner, field: None, details: Details::default() });
+        }
+    }
+
+    /// A reasoning detail. One with text belongs to the reasoning of its place in the stream; one without may come
+    /// late and belongs to the reasoning before it, or to the call that it names.
+    fn detail(&mut self, detail: &RawValue, text_is_known: bool, out: &mut Chunks) {
+        let Ok(object) = serde_json::from_str::<Object>(&replace_odd_keys(detail)) else { return };
+        if let Some(call) = Details::call_of(&object) {
+            self.for_calls.push((call, object));
+            return;
+        }
+        if let Some(text) = detail_text(detail) {
+            if text_is_known {
+                self.open_reasoning(out);
+            } else {
+                self.reasoning(None, text.get(), out);
+            }
+        } else if !self.blocks.iter().any(|part| matches!(part, Part::Reasoning { .. })) {
+            self.open_reasoning(out);
+        }
+        let last = self.blocks.iter_mut().rev().find_map(|part| match part {
+            Part::Reasoning { slot, details, field, .. } => Some((*slot, details, *field)),
+            Part::Text { .. } | Part::Call(_) => None,
+        });
+        if let Some((slot, details, field)) = last {
+            details.push(object);
+            if !out.is_open(slot) {
+                out.set_entry(slot, reasoning_entry(field, details.list()));
+            }
+        }
+    }
+
+    fn call(&mut self, key: Key, id: String, function: Option<&RawValue>, facts: &ResponseFacts, out: &mut Chunks) {
+        let [name, arguments] = function.and_then(|value| members_of(value, ["name", "arguments"])).unwrap_or_default();
+        let name = filled(name).unwrap_or_default();
+        let arguments = arguments.map(RawValue::get).unwrap_or_default();
+        let place = self.place_of(key, &id, &name, arguments).unwrap_or_else(|| {
+            self.close_open(out);
+            let made_up = made_up_id(facts, self.calls().count());
+            let id = if id.is_empty() { made_up } else { id.clone() };
+            let call =
+                Call { key, slot: None, id, name: String::new(), arguments: String::new(), joiner: Joiner::default() };
+            self.blocks.push(Part::Call(call));
+            self.blocks.len() - 1
+        });
+        let Some(Part::Call(call)) = self.blocks.get_mut(place) else { return };
+        if !id.is_empty() {
+            call.id = id;
+        }
+        if !name.is_empty() {
+            call.name = name;
+        }
+        let text = if arguments.starts_with('"') {
+            call.joiner.push(arguments)
+        } else if arguments.starts_with('{') {
+            replace_lone_surrogates(arguments).into_owned()
+        } else {
+            String::new()
+        };
+        call.arguments.push_str(&text);
+        match call.slot {
+            Some(slot) => {
+                out.set_call(slot, &call.id, &call.name);
+                if !text.is_empty() {
+                    out.delta(slot, &text);
+                }
+            }
+            None if !call.name.is_empty() => {
+                let slot = out.start_tool_call(&call.id, &call.name);
+                out.delta(slot, &call.arguments);
+                call.slot = Some(slot);
+            }
+            None => {}
+        }
+    }
+
+    /// The call that a delta continues: by index, else by id, else the last one. A delta that names a tool begins a
+    /// call of its own when the call it would continue has another id, or is complete while the delta brings further
+    /// arguments; some servers give every call the same index, or none.
+    fn place_of(&self, key: Key, id: &str, name: &str, arguments: &str) -> Option<usize> {
+        let find = |fits: &dyn Fn(&Call) -> bool| {
+            self.blocks.iter().rposition(|part| matches!(part, Part::Call(call) if fits(call)))
+        };
+        let by_id = || if id.is_empty() { None } else { find(&|call| call.id == id) };
+        let place = match key {
+            Key::Index(_) => find(&|call| call.key == key).or_else(|| by_id().filter(|_| name.is_empty())),
+            Key::Legacy => find(&|call| call.key == key),
+            Key::None => by_id().or_else(|| find(&|_| true).filter(|_| id.is_empty())),
+        }?;
+        let Some(Part::Call(call)) = self.blocks.get(place) else { return None };
+        let is_other = || {
+            let other_id = !id.is_empty() && call.id != id && !call.name.is_empty();
+            let brings_arguments = arguments.starts_with("\"{") || arguments.starts_with('{');
+            other_id || (id != call.id && brings_arguments && is_object_text(&call.arguments))
+        };
+        if !name.is_empty() && is_other() {
+            return by_id();
+        }
+        Some(place)
+    }
+
+    fn open_part(&mut self) -> Option<&mut Part> {
+        self.blocks.get_mut(self.open?)
+    }
+
+    fn begin(&mut self, part: Part) {
+        self.open = Some(self.blocks.len());
+        self.blocks.push(part);
+    }
+
+    fn close_open(&mut self, out: &mut Chunks) {
+        if let Some(place) = self.open.take() {
+            self.close(place, out);
+        }
+    }
+
+    /// Every block is complete.
+    pub fn close_all(&mut self, out: &mut Chunks) {
+        self.open = None;
+        self.give_details_to_reasoning(out);
+        for place in 0..self.blocks.len() {
+            self.close(place, out);
+        }
+    }
+
+    fn close(&mut self, place: usize, out: &mut Chunks) {
+        match self.blocks.get_mut(place) {
+            Some(Part::Text { slot, joiner }) => {
+                flush(*slot, joiner, out);
+                out.end(*slot, Some(text_entry()));
+            }
+            Some(Part::Reasoning { slot, joiner, field, details }) => {
+                flush(*slot, joiner, out);
+                out.end(*slot, Some(reasoning_entry(*field, details.list())));
+            }
+            Some(Part::Call(Call { slot: Some(slot), id, joiner, .. })) => {
+                flush(*slot, joiner, out);
+                let details: Vec<_> =
+                    self.for_calls.iter().filter(|(call, _)| call == id).map(|(_, detail)| detail).collect();
+                let entry = call_entry(&details);
+                if out.is_open(*slot) {
+                    out.end(*slot, Some(entry));
+                } else {
+                    out.set_entry(*slot, entry);
+                }
+            }
+            Some(Part::Call(Call { slot: None, .. })) | None => {}
+        }
+    }
+
+    /// Encrypted details whose id is that of no call belong to the reasoning.
+    fn give_details_to_reasoning(&mut self, out: &mut Chunks) {
+        let ids: Vec<_> = self.calls().map(|call| call.id.clone()).collect();
+        let (matched, unmatched) =
+            std::mem::take(&mut self.for_calls).into_iter().partition(|(id, _)| ids.contains(id));
+        self.for_calls = matched;
+        let unmatched: Vec<(String, Object)> = unmatched;
+        if unmatched.is_empty() {
+            return;
+        }
+        if !self.blocks.iter().any(|part| matches!(part, Part::Reasoning { .. })) {
+            self.open_reasoning(out);
+            self.open = None;
+        }
+        let last = self.blocks.iter_mut().rev().find_map(|part| match part {
+            Part::Reasoning { slot, details, field, .. } => Some((*slot, details, *field)),
+            Part::Text { .. } | Part::Call(_) => None,
+        });
+        if let Some((slot, details, field)) = last {
+            for (_, detail) in unmatched {
+                details.push(detail);
+            }
+            if !out.is_open(slot) {
+                out.set_entry(slot, reasoning_entry(field, details.list()));
+            }
+        }
+    }
+}
+
+/// A high surrogate at the end of a block has lost its partner.
+fn flush(slot: Slot, joiner: &mut Joiner, out: &mut Chunks) {
+    if let Some(c) = joiner.finish() {
+        out.delta(slot, c.encode_utf8(&mut [0; 4]));
+    }
+}
+
+fn says_something(value: &RawValue) -> bool {
+    is_string(value) && value.get() != "\"\""
+}
+
+/// The strings of `content`: itself, or the text parts of an array.
+fn content_texts(content: Option<&RawValue>) -> Vec<&RawValue> {
+    let Some(content) = content else { return Vec::new() };
+    if is_string(content) {
+        return Some(content).into_iter().filter(|value| says_something(value)).collect();
+    }
+    let text = |part| members_of(part, ["text"]).and_then(|[text]| text).filter(|value| says_something(value));
+    elements(Some(content)).into_iter().filter_map(text).collect()
+}
+
+/// A detail is kept as it was written; only keys with half a surrogate pair cannot be.
+fn replace_odd_keys(detail: &RawValue) -> std::borrow::Cow<'_, str> {
+    if serde_json::from_str::<Object>(detail.get()).is_ok() {
+        return detail.get().into();
+    }
+    replace_lone_surrogates(detail.get())
+}
+
+/// An id for a call that came without one: legal on every wire, the same for the same response, and different in
+/// the next one.
+fn made_up_id(facts: &ResponseFacts, ordinal: usize) -> String {
+    let response = facts.response_id.as_deref().unwrap_or_default();
+    format!("call_{:012x}_{ordinal}", crate::hash::fnv1a(response.as_bytes()) >> 16)
+}

@@ -1,0 +1,372 @@
+//! From the bytes of a response to chunks.
+//!
+//! A response is an event stream, a whole JSON answer, or a refusal. The first two are read by the same code, an
+//! answer like a stream of one event. `finish_reason` is the terminal event of this wire: once it was seen, and the
+//! usage that was asked for or `[DONE]` has come, the response is over and the end of the connection is not awaited.
+
+use dsh_plugin_api::json::Raw;
+use dsh_plugin_api::sse::{SseEvent, SseParser};
+use dsh_plugin_api::vocab::{Failure, FailureCode, FinishReason, Target, Usage};
+use dsh_plugin_api::{Chunks, StreamEnd};
+use serde_json::value::RawValue;
+
+use super::blocks::Blocks;
+use super::errors;
+use crate::config::ApiName;
+use crate::envelope::{ResponseFacts, StopReason};
+use crate::lenient::{count, elements, filled, is_object, members, members_of};
+use crate::refusal::{HeadFacts, excerpt};
+
+/// Longest part of a refusal's body that is looked at, in bytes.
+const REFUSAL_LIMIT: usize = 256 * 1024;
+/// How much of a body that holds no event is kept for its message, in bytes.
+const UNREAD_LIMIT: usize = 2048;
+/// Longest excerpt of an answer in a message, in characters.
+const EXCERPT_LIMIT: usize = 300;
+
+/// Decoder of one response.
+#[derive(Debug)]
+pub(crate) struct Decoder {
+    body: Body,
+    answer: Answer,
+}
+
+#[derive(Debug)]
+enum Body {
+    /// Nothing but a byte-order mark and white space so far.
+    Unknown(Vec<u8>),
+    /// An event stream.
+    Events { parser: SseParser, seen: bool, unread: Vec<u8> },
+    /// A whole JSON answer.
+    Json(Vec<u8>),
+    /// The body of a status that is no success.
+    Refusal(Vec<u8>),
+}
+
+impl Decoder {
+    /// A decoder for a response to a request of this target. `asks_usage`: the request asked for usage in the stream.
+    pub(super) fn new(head: HeadFacts, target: &Target, asks_usage: bool) -> Self {
+        let refused = !(200..300).contains(&head.status);
+        let facts = ResponseFacts::new(ApiName::OpenaiCompletions, target.clone());
+        Self {
+            body: if refused { Body::Refusal(Vec::new()) } else { Body::Unknown(Vec::new()) },
+            answer: Answer { head, facts, asks_usage, blocks: Blocks::default(), ended: None, usage_at_end: false },
+        }
+    }
+
+    /// Takes the next bytes of the body.
+    pub(crate) fn feed(&mut self, bytes: &[u8], out: &mut Chunks) {
+        match &mut self.body {
+            Body::Refusal(body) => body.extend(bytes.iter().take(REFUSAL_LIMIT.saturating_sub(body.len()))),
+            Body::Json(body) => body.extend_from_slice(bytes),
+            Body::Events { parser, seen, unread } => {
+                let answer = &mut self.answer;
+                parser.feed(bytes, |event| {
+                    *seen = true;
+                    answer.event(&event, out);
+                });
+                if !*seen {
+                    unread.extend(bytes.iter().take(UNREAD_LIMIT.saturating_sub(unread.len())));
+                }
+            }
+            Body::Unknown(start) => {
+                start.extend_from_slice(bytes);
+                let Some(is_json) = looks_like_json(start) else { return };
+                let start = std::mem::take(start);
+                if is_json {
+                    self.body = Body::Json(start);
+                } else {
+                    self.body = Body::Events { parser: SseParser::new(), seen: false, unread: Vec::new() };
+                    self.feed(&start, out);
+                }
+            }
+        }
+    }
+
+    /// The body is over.
+    pub(crate) fn finish(&mut self, end: &StreamEnd, out: &mut Chunks) {
+        let complete = *end == StreamEnd::Complete;
+        let answer = &mut self.answer;
+        match &mut self.body {
+            Body::Refusal(body) => {
+                let failure = errors::refused(&answer.head, body);
+                return out.fail(failure, None);
+            }
+            Body::Json(body) if complete => answer.whole(&String::from_utf8_lossy(body), out),
+            Body::Json(_) | Body::Unknown(_) => {}
+            Body::Events { parser, seen, unread } => {
+                if let Some(last) = parser.finish() {
+                    // Without its blank line an event counts only when nothing of it is missing.
+                    if last.data.trim() == "[DONE]" || members(&last.data, ["id"]).is_ok_and(|found| found.is_some()) {
+                        answer.event(&last, out);
+                    }
+                } else if complete && !*seen && has_text(unread) {
+                    let failure = errors::not_this_wire(&answer.head, unread);
+                    return out.fail(failure, None);
+                }
+            }
+        }
+        answer.end(end, out);
+    }
+
+    /// The host stops the response.
+    pub(crate) fn cancel(&self, out: &mut Chunks) {
+        let half = self.answer.partial_half();
+        out.fail_as_aborted(half);
+    }
+}
+
+/// True when JSON begins after a byte-order mark and white space, false when anything else does.
+fn looks_like_json(start: &[u8]) -> Option<bool> {
+    const MARK: &[u8] = b"\xef\xbb\xbf";
+    if start.len() < MARK.len() && MARK.starts_with(start) {
+        return None;
+    }
+    let rest = start.strip_prefix(MARK).unwrap_or(start);
+    let first = rest.iter().find(|byte| !byte.is_ascii_whitespace())?;
+    Some(matches!(first, b'{' | b'['))
+}
+
+/// True when a body that holds no event holds more than comments and white space.
+fn has_text(unread: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(unread);
+    text.trim_start_matches('\u{feff}')
+        .split(['\n', '\r'])
+        .any(|line| !line.trim().is_empty() && !line.starts_with(':') && !line.starts_with("event:"))
+}
+
+/// How the provider says that the answer ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Ended {
+    /// The model was done, or calls tools.
+    Done,
+    /// The output limit.
+    Limit,
+    /// A filter.
+    Filtered(String),
+    /// The provider gave up.
+    Failed(String),
+    /// A reason that nobody knows: an end only when the wire's terminal mark follows.
+    Unknown(String),
+}
+
+impl Ended {
+    fn of(reason: String) -> Self {
+        match reason.to_ascii_lowercase().as_str() {
+            "stop" | "end" | "end_turn" | "stop_sequence" | "tool_calls" | "tool_use" | "function_call" => Self::Done,
+            "length" | "max_tokens" | "model_length" | "model_context_window_exceeded" => Self::Limit,
+            "content_filter" | "sensitive" | "safety" => Self::Filtered(reason),
+            "error" | "network_error" | "abort" | "insufficient_system_resource" => Self::Failed(reason),
+            _ => Self::Unknown(reason),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Answer {
+    head: HeadFacts,
+    facts: ResponseFacts,
+    asks_usage: bool,
+    blocks: Blocks,
+    ended: Option<Ended>,
+    /// Usage came with the finish reason or after it.
+    usage_at_end: bool,
+}
+
+impl Answer {
+    fn event(&mut self, event: &SseEvent, out: &mut Chunks) {
+        if out.is_finished() {
+            return;
+        }
+        match event.data.trim() {
+            "" => {}
+            "[DONE]" => self.terminal_mark(out),
+            data => self.object(data, &event.name, out),
+        }
+    }
+
+    /// A whole answer. Its end is the terminal mark.
+    fn whole(&mut self, text: &str, out: &mut Chunks) {
+        let text = text.trim_start_matches('\u{feff}').trim();
+        match serde_json::from_str::<&RawValue>(text) {
+            Ok(value) => {
+                // Some gateways wrap an error into a list.
+                let value = elements(Some(value)).into_iter().next().unwrap_or(value);
+                self.object(value.get(), "", out);
+                if self.ended.is_none() && self.blocks.any_started() {
+                    // A document that parses is whole, whether or not it says so.
+                    self.end_with(Ended::Done, out);
+                }
+                if self.ended.is_some() {
+                    self.terminal_mark(out);
+                } else if !out.is_finished() {
+                    let message = format!("the provider's answer holds no choice: {}", excerpt(text, EXCERPT_LIMIT));
+                    self.fail(self.head.failure(FailureCode::Protocol, message), out);
+                }
+            }
+            // What is missing was lost on the way; `end` says so.
+            Err(e) if e.is_eof() => {}
+            Err(_) => self.fail(errors::malformed(&self.head, text), out),
+        }
+    }
+
+    /// One object of the wire: a chunk of a stream, or the whole answer.
+    fn object(&mut self, data: &str, event: &str, out: &mut Chunks) {
+        let names = ["error", "id", "model", "usage", "choices"];
+        let Ok(found) = members(data, names) else { return self.fail(errors::malformed(&self.head, data), out) };
+        let Some([error, id, model, usage, choices]) = found else { return };
+        if (error.is_some() || choices.is_none())
+            && let Ok(value) = serde_json::from_str::<&RawValue>(data)
+            && let Some(error) = errors::error_of(value, error, event)
+        {
+            return self.fail(errors::in_stream(&self.head, error), out);
+        }
+        if self.facts.response_id.is_none() {
+            self.facts.response_id = filled(id);
+        }
+        if self.facts.response_model.is_none() {
+            self.facts.response_model = filled(model).filter(|model| *model != self.facts.target.model);
+        }
+        let mut got_usage = self.usage(usage, out);
+        let choice = elements(choices).into_iter().next();
+        if let Some([choice_usage, error, delta, message, reason]) =
+            choice.and_then(|choice| members_of(choice, ["usage", "error", "delta", "message", "finish_reason"]))
+        {
+            if let Some(error) = error.filter(|error| is_object(error)) {
+                return self.fail(errors::in_stream(&self.head, error), out);
+            }
+            got_usage |= !got_usage && self.usage(choice_usage, out);
+            if let Some(delta) = delta.or(message) {
+                self.blocks.delta(delta, &self.facts, out);
+            }
+            if let Some(reason) = filled(reason) {
+                self.end_with(Ended::of(reason), out);
+            }
+        }
+        if self.ended.is_some() {
+            self.usage_at_end |= got_usage;
+            let known = !matches!(self.ended, Some(Ended::Unknown(_)));
+            if known && (self.usage_at_end || !self.asks_usage) {
+                self.conclude(out);
+            }
+        }
+    }
+
+    /// The finish reason: every block is complete. The first one counts.
+    fn end_with(&mut self, ended: Ended, out: &mut Chunks) {
+        if self.ended.is_none() {
+            self.blocks.close_all(out);
+            self.ended = Some(ended);
+        }
+    }
+
+    /// Takes the counts; true when there are any. They are made disjoint: what was read from or written to a cache is
+    /// not input.
+    fn usage(&self, usage: Option<&RawValue>, out: &mut Chunks) -> bool {
+        let names = [
+            "prompt_tokens",
+            "completion_tokens",
+            "prompt_tokens_details",
+            "completion_tokens_details",
+            "prompt_cache_hit_tokens",
+            "cached_tokens",
+        ];
+        let Some([prompt, completion, prompt_details, completion_details, hit, cached]) =
+            usage.and_then(|usage| members_of(usage, names))
+        else {
+            return false;
+        };
+        let (prompt, completion) = (count(prompt).unwrap_or(0), count(completion).unwrap_or(0));
+        if prompt == 0 && completion == 0 {
+            // Some servers put empty counts into every chunk; they are no final usage.
+            return false;
+        }
+        let [read, write] = prompt_details
+            .and_then(|details| members_of(details, ["cached_tokens", "cache_write_tokens"]))
+            .unwrap_or_default();
+        let [reasoning] =
+            completion_details.and_then(|details| members_of(details, ["reasoning_tokens"])).unwrap_or_default();
+        let cache_read = count(read).or_else(|| count(hit)).or_else(|| count(cached));
+        let cache_write = count(write);
+        out.usage(Usage {
+            input_tokens: prompt.saturating_sub(cache_read.unwrap_or(0)).saturating_sub(cache_write.unwrap_or(0)),
+            output_tokens: completion,
+            cache_read_tokens: cache_read,
+            cache_write_tokens: cache_write,
+            reasoning_tokens: count(reasoning),
+        });
+        true
+    }
+
+    /// `[DONE]`, or the end of a whole answer. Without a finish reason the answer is not known to be complete:
+    /// gateways write the mark also after an upstream connection broke.
+    fn terminal_mark(&mut self, out: &mut Chunks) {
+        if out.is_finished() {
+            return;
+        }
+        if self.ended.is_some() {
+            self.conclude(out);
+        } else {
+            self.fail(
+                self.head.failure(FailureCode::Transport, "the provider ended the stream without a finish reason"),
+                out,
+            );
+        }
+    }
+
+    /// The end of the bytes.
+    fn end(&mut self, end: &StreamEnd, out: &mut Chunks) {
+        if out.is_finished() {
+            return;
+        }
+        if self.ended.as_ref().is_some_and(|ended| !matches!(ended, Ended::Unknown(_))) {
+            return self.conclude(out);
+        }
+        let failure = match end {
+            StreamEnd::Complete => self.head.failure(
+                FailureCode::Transport,
+                "the stream ended before the provider said that the answer is complete",
+            ),
+            StreamEnd::Cut(how) => self.head.failure(FailureCode::Transport, format!("the connection broke: {how}")),
+            StreamEnd::TimedOut(what) => self.head.failure(FailureCode::Timeout, what.clone()),
+        };
+        self.fail(failure, out);
+    }
+
+    /// Ends a response whose finish reason is known.
+    fn conclude(&mut self, out: &mut Chunks) {
+        self.blocks.close_all(out);
+        let Some(ended) = &self.ended else { return };
+        let failure = match ended {
+            Ended::Filtered(reason) => self
+                .head
+                .failure(FailureCode::Refused, format!("the provider stopped the answer: finish_reason {reason}")),
+            Ended::Failed(reason) => {
+                self.head.failure(FailureCode::Server, format!("the provider gave up: finish_reason {reason}"))
+            }
+            Ended::Limit => return out.finish(&FinishReason::MaxTokens, Some(self.facts.half(StopReason::Length))),
+            Ended::Done | Ended::Unknown(_) => {
+                if self.blocks.has_nameless_call() {
+                    self.head.failure(FailureCode::Protocol, "the provider sent a tool call without a name")
+                } else if self.blocks.has_call() {
+                    return out.finish(&FinishReason::ToolCalls, Some(self.facts.half(StopReason::ToolUse)));
+                } else if self.blocks.has_text() {
+                    return out.finish(&FinishReason::Stop, Some(self.facts.half(StopReason::Stop)));
+                } else {
+                    self.head.failure(FailureCode::EmptyResponse, "the provider sent a complete answer without content")
+                }
+            }
+        };
+        self.fail(failure, out);
+    }
+
+    /// Ends the response with an error. What was streamed stays; blocks that are still open get no entry.
+    fn fail(&self, failure: Failure, out: &mut Chunks) {
+        out.fail(failure, self.partial_half());
+    }
+
+    /// The response half of a partial answer; none while there is no block.
+    fn partial_half(&self) -> Option<Raw> {
+        self.blocks.any_started().then(|| self.facts.half(StopReason::Stop))
+    }
+}

@@ -1,0 +1,123 @@
+//! `reasoning_details`: structured reasoning that a router passes on and wants back.
+//!
+//! A detail may come in fragments with the same type, index and id; their texts and opaque values are joined byte for
+//! byte, and the whole list goes back as it came.
+
+use dsh_plugin_api::json::{Object, Raw};
+use serde_json::value::RawValue;
+
+use crate::lenient::{is_string, members_of};
+
+/// The details of one reasoning block, fragments joined.
+#[derive(Debug, Default)]
+pub(super) struct Details(Vec<Object>);
+
+/// Members whose fragments are joined.
+const JOINED: [&str; 4] = ["text", "summary", "data", "signature"];
+
+impl Details {
+    /// Adds a detail, or joins it to the fragment before it.
+    pub fn push(&mut self, detail: Object) {
+        match self.0.last_mut() {
+            Some(last) if continues(last, &detail) => join(last, &detail),
+            _ => self.0.push(detail),
+        }
+    }
+
+    /// The details in order.
+    pub fn list(&self) -> &[Object] {
+        &self.0
+    }
+
+    /// The id of the tool call that an encrypted detail names.
+    pub fn call_of(detail: &Object) -> Option<String> {
+        let encrypted =
+            detail.get_str("type").as_deref() == Some("reasoning.encrypted") && detail.get("data").is_some();
+        detail.get_str("id").filter(|id| encrypted && !id.is_empty())
+    }
+}
+
+/// True for a fragment of the same detail: same type, same index, and no other id. Without an index only readable
+/// reasoning continues, since encrypted data comes whole.
+fn continues(last: &Object, next: &Object) -> bool {
+    let same = |key: &str| last.get(key).map(RawValue::get) == next.get(key).map(RawValue::get);
+    let id_fits = next.get("id").is_none_or(|id| id.get() == "null") || same("id");
+    let encrypted = next.get_str("type").as_deref() == Some("reasoning.encrypted");
+    same("type") && same("index") && id_fits && (next.get("index").is_some() || !encrypted)
+}
+
+fn join(last: &mut Object, next: &Object) {
+    for (name, value) in next.iter() {
+        let joined = match last.get(name) {
+            Some(known) if JOINED.contains(&name) => concatenated(known, value),
+            _ if value.get() == "null" => None,
+            _ => Some(value.to_owned()),
+        };
+        if let Some(joined) = joined {
+            last.set(name, joined);
+        }
+    }
+}
+
+/// Two JSON strings as one, escapes untouched, so that the halves of a surrogate pair meet again. A value that is no
+/// string gives way to one that is.
+fn concatenated(first: &RawValue, second: &RawValue) -> Option<Raw> {
+    if !is_string(second) {
+        return None;
+    }
+    let Some(start) = first.get().strip_suffix('"').filter(|_| is_string(first)) else {
+        return Some(second.to_owned());
+    };
+    RawValue::from_string(format!("{start}{}", second.get().get(1..)?)).ok()
+}
+
+/// The readable reasoning of a detail, as the JSON text of a string.
+pub(super) fn detail_text(detail: &RawValue) -> Option<&RawValue> {
+    let [text, summary] = members_of(detail, ["text", "summary"])?;
+    [text, summary].into_iter().flatten().find(|value| is_string(value) && value.get() != "\"\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use dsh_plugin_api::json::raw;
+
+    use super::*;
+
+    fn joined(details: &[&str]) -> String {
+        let mut list = Details::default();
+        for detail in details {
+            list.push(serde_json::from_str(detail).unwrap());
+        }
+        raw(list.list()).get().to_owned()
+    }
+
+    #[test]
+    fn fragments_of_one_detail_are_joined_byte_for_byte() {
+        assert_eq!(
+            joined(&[
+                r#"{"type":"reasoning.text","index":0,"text":"a\ud83d"}"#,
+                r#"{"type":"reasoning.text","index":0,"text":"\ude00b","signature":"abab"}"#,
+                r#"{"type":"reasoning.text","index":0,"signature":"abcd","format":"x","text":null}"#,
+            ]),
+            r#"[{"type":"reasoning.text","index":0,"text":"a\ud83d\ude00b","signature":"abababcd","format":"x"}]"#
+        );
+    }
+
+    #[test]
+    fn details_of_another_kind_index_or_id_stand_alone() {
+        for pair in [
+            [
+                r#"{"type":"reasoning.text","index":0,"text":"a"}"#,
+                r#"{"type":"reasoning.encrypted","index":0,"data":"x"}"#,
+            ],
+            [r#"{"type":"reasoning.text","index":0,"text":"a"}"#, r#"{"type":"reasoning.text","index":1,"text":"b"}"#],
+            [
+                r#"{"type":"reasoning.encrypted","index":0,"data":"x","id":"1"}"#,
+                r#"{"type":"reasoning.encrypted","index":0,"data":"y","id":"2"}"#,
+            ],
+            [r#"{"type":"reasoning.encrypted","data":"x"}"#, r#"{"type":"reasoning.encrypted","data":"y"}"#],
+        ] {
+            assert_eq!(joined(&pair), format!("[{},{}]", pair[0], pair[1]));
+        }
+    }
+}

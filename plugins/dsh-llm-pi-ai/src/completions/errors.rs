@@ -1,0 +1,341 @@
+//! Failures of the completions wire: refusals by status, and error objects inside a stream.
+//!
+//! Servers of this wire disagree about everything but the word `error`, so the class is found in three steps: what
+//! the error calls itself (`code`, `type`, `status`), what its message says, and the status.
+
+use dsh_plugin_api::vocab::{Failure, FailureCode};
+use serde_json::value::RawValue;
+
+use crate::lenient::{elements, filled, is_object, is_string, members, members_of, string};
+use crate::refusal::{HeadFacts, class_of, cut, excerpt, seconds_text_to_ms};
+
+/// Longest message that is passed on, in characters.
+const MESSAGE_LIMIT: usize = 4000;
+/// Longest excerpt of a body that is no JSON, in characters.
+const EXCERPT_LIMIT: usize = 300;
+
+/// Names under which providers report an empty account.
+const QUOTA_NAMES: [&str; 8] = [
+    "insufficient_quota",
+    "quota_exceeded",
+    "exceeded_current_quota",
+    "insufficient_balance",
+    "insufficient_credits",
+    "billing_hard_limit",
+    "billing_not_active",
+    "payment_required",
+];
+const QUOTA_PHRASES: [&str; 6] = [
+    "check your plan and billing",
+    "exceeded your current quota",
+    "insufficient balance",
+    "insufficient credit",
+    "insufficient quota",
+    "requires more credits",
+];
+const RATE_NAMES: [&str; 4] = ["rate_limit", "rate limit", "too_many_requests", "resource_exhausted"];
+const CONTEXT_NAMES: [&str; 4] =
+    ["context_length_exceeded", "context_window_exceeded", "exceed_context_size", "string_above_max_length_context"];
+const CONTEXT_PHRASES: [&str; 12] = [
+    "maximum context length",
+    "context length exceeded",
+    "context window",
+    "context size",
+    "context limit",
+    "maximum prompt length",
+    "prompt is too long",
+    "prompt too long",
+    "input is too long",
+    "input token count",
+    "reduce the length of the messages",
+    "longer than the model's context length",
+];
+const KEY_NAMES: [&str; 4] = ["invalid_api_key", "authentication", "unauthorized", "unauthenticated"];
+const KEY_PHRASES: [&str; 2] = ["api key not valid", "incorrect api key"];
+const FILTER_NAMES: [&str; 3] = ["content_filter", "content_policy_violation", "responsibleaipolicyviolation"];
+const REQUEST_NAMES: [&str; 4] = ["invalid_request", "bad_request", "invalid_argument", "not_found"];
+
+/// What an error object says of itself.
+#[derive(Debug, Default)]
+struct ErrorFacts {
+    message: Option<String>,
+    /// `code`, `type` and `status`, in lower case, joined by spaces.
+    names: String,
+    /// A `code` or `status` that is an HTTP status.
+    status: Option<u16>,
+    request_id: Option<String>,
+    retry_after_ms: Option<u64>,
+}
+
+impl ErrorFacts {
+    /// Reads an error object, or a plain text in its place.
+    fn read(error: &RawValue) -> Self {
+        if is_string(error) {
+            return Self { message: filled(Some(error)), ..Self::default() };
+        }
+        let Some([message, code, kind, status, status_code, metadata, details, request_id, inner]) = members_of(
+            error,
+            ["message", "code", "type", "status", "status_code", "metadata", "details", "request_id", "error"],
+        ) else {
+            return Self { message: Some(cut(error.get(), MESSAGE_LIMIT)), ..Self::default() };
+        };
+        if message.is_none()
+            && let Some(inner) = inner
+        {
+            return Self::read(inner);
+        }
+        let names = [code, kind, status].into_iter().flatten().filter_map(string);
+        let number = [code, status, status_code].into_iter().flatten().find_map(|value| {
+            let text = string(value).unwrap_or_else(|| value.get().to_owned());
+            text.parse::<u16>().ok().filter(|number| (400..600).contains(number))
+        });
+        Self {
+            message: Some(message_of(message, metadata).unwrap_or_else(|| cut(error.get(), MESSAGE_LIMIT))),
+            names: names.collect::<Vec<_>>().join(" ").to_lowercase(),
+            status: number,
+            request_id: filled(request_id),
+            retry_after_ms: retry_delay(details),
+        }
+    }
+
+    /// The class of the failure. `status` is that of the response, or of the error object inside a stream.
+    fn class(&self, status: Option<u16>) -> FailureCode {
+        let message = self.message.as_deref().unwrap_or_default().to_lowercase();
+        let named = |names: &[&str]| names.iter().any(|name| self.names.contains(name));
+        let says = |phrases: &[&str]| phrases.iter().any(|phrase| message.contains(phrase));
+        if named(&QUOTA_NAMES) || status == Some(402) {
+            return FailureCode::Quota;
+        }
+        if named(&RATE_NAMES) && !says(&QUOTA_PHRASES[..1]) {
+            return FailureCode::RateLimit;
+        }
+        if says(&QUOTA_PHRASES) && matches!(status, None | Some(400 | 403 | 429)) {
+            return FailureCode::Quota;
+        }
+        // A limit per minute also speaks of tokens; only refusals of the request itself are about its size.
+        let about_the_request = matches!(status, None | Some(400 | 413 | 422 | 500));
+        if about_the_request && (named(&CONTEXT_NAMES) || says(&CONTEXT_PHRASES)) {
+            return FailureCode::ContextWindowExceeded;
+        }
+        if named(&FILTER_NAMES) && matches!(status, None | Some(400..=499)) {
+            return FailureCode::Refused;
+        }
+        match status {
+            Some(400) | None if named(&KEY_NAMES) || says(&KEY_PHRASES) => FailureCode::Auth,
+            Some(status) => class_of(status),
+            None if named(&REQUEST_NAMES) => FailureCode::InvalidRequest,
+            None => FailureCode::Server,
+        }
+    }
+}
+
+/// The message, and what an upstream provider said where a router passes it on as `metadata.raw`.
+fn message_of(message: Option<&RawValue>, metadata: Option<&RawValue>) -> Option<String> {
+    let message = message.map(|value| string(value).unwrap_or_else(|| value.get().to_owned()));
+    let message = message.filter(|text| !text.trim().is_empty());
+    let upstream = metadata
+        .and_then(|metadata| members_of(metadata, ["raw"]))
+        .and_then(|[raw]| raw)
+        .map(|raw| string(raw).unwrap_or_else(|| raw.get().to_owned()))
+        .filter(|raw| !raw.trim().is_empty());
+    let whole = match (message, upstream) {
+        (Some(message), Some(upstream)) if !message.contains(&upstream) => format!("{message}: {upstream}"),
+        (Some(message), _) => message,
+        (None, upstream) => upstream?,
+    };
+    Some(cut(&whole, MESSAGE_LIMIT))
+}
+
+/// The wait of a `google.rpc.RetryInfo`, which Google's compatible endpoint puts into `details`.
+fn retry_delay(details: Option<&RawValue>) -> Option<u64> {
+    let delay = |detail| members_of(detail, ["retryDelay"]).and_then(|[delay]| filled(delay));
+    elements(details).into_iter().find_map(|detail| seconds_text_to_ms(&delay(detail)?))
+}
+
+/// The failure of a response whose status is no success.
+pub(super) fn refused(head: &HeadFacts, body: &[u8]) -> Failure {
+    let text = String::from_utf8_lossy(body);
+    let text = text.trim_start_matches('\u{feff}').trim();
+    let facts = body_facts(text);
+    let message = facts.message.clone().unwrap_or_else(|| match excerpt(text, EXCERPT_LIMIT) {
+        line if line.is_empty() => format!("the provider answered HTTP {} without a body", head.status),
+        line => format!("the provider answered HTTP {}: {line}", head.status),
+    });
+    Failure {
+        message,
+        code: facts.class(Some(head.status)),
+        status: Some(head.status),
+        provider_retry_after_ms: head.retry_after_ms.or(facts.retry_after_ms),
+        request_id: head.request_id.clone().or(facts.request_id),
+    }
+}
+
+/// Finds the error in the forms that refusals come in: `{error}`, `[{error}]`, `{message}`, `{detail}`.
+fn body_facts(text: &str) -> ErrorFacts {
+    let Ok(value) = serde_json::from_str::<&RawValue>(text) else { return ErrorFacts::default() };
+    let first = elements(Some(value)).into_iter().next().unwrap_or(value);
+    let Some([error, message, detail, request_id]) = members_of(first, ["error", "message", "detail", "request_id"])
+    else {
+        return ErrorFacts { message: filled(Some(first)), ..ErrorFacts::default() };
+    };
+    let mut facts = match (error, message, detail) {
+        // Some servers write the name of the class into `error` and the text beside it.
+        (Some(error), Some(_), _) if is_string(error) => {
+            ErrorFacts { names: filled(Some(error)).unwrap_or_default().to_lowercase(), ..ErrorFacts::read(first) }
+        }
+        (Some(error), _, _) => ErrorFacts::read(error),
+        (None, Some(_), _) => ErrorFacts::read(first),
+        (None, None, Some(detail)) => ErrorFacts {
+            message: Some(cut(&string(detail).unwrap_or_else(|| detail.get().to_owned()), MESSAGE_LIMIT)),
+            ..ErrorFacts::default()
+        },
+        (None, None, None) => ErrorFacts::default(),
+    };
+    facts.request_id = facts.request_id.or_else(|| filled(request_id));
+    facts
+}
+
+/// The failure of an error object inside a stream or answer with status 200.
+pub(super) fn in_stream(head: &HeadFacts, error: &RawValue) -> Failure {
+    let facts = ErrorFacts::read(error);
+    let message = facts.message.clone().filter(|text| !text.trim().is_empty());
+    Failure {
+        message: message.unwrap_or_else(|| "the provider reported an error without saying which".to_owned()),
+        code: facts.class(facts.status),
+        status: facts.status,
+        provider_retry_after_ms: facts.retry_after_ms,
+        request_id: head.request_id.clone().or(facts.request_id),
+    }
+}
+
+/// The error of an object that came as a stream event or as the whole answer, where it is one: its `error` member, or
+/// the object itself when it says `"object": "error"` or came as an `error` event.
+pub(super) fn error_of<'a>(value: &'a RawValue, error: Option<&'a RawValue>, event: &str) -> Option<&'a RawValue> {
+    let present = |value: &&RawValue| !matches!(value.get(), "false" | "\"\"" | "{}" | "0");
+    if let Some(error) = error.filter(present) {
+        return Some(error);
+    }
+    let [object, message] = members_of(value, ["object", "message"])?;
+    let is_error = event == "error" || filled(object).as_deref() == Some("error");
+    (is_error && message.is_some_and(|message| is_string(message) || is_object(message))).then_some(value)
+}
+
+/// The failure of a body that is neither an event stream nor JSON.
+pub(super) fn not_this_wire(head: &HeadFacts, body: &[u8]) -> Failure {
+    let line = excerpt(&String::from_utf8_lossy(body), EXCERPT_LIMIT);
+    let kind = if head.content_type.is_empty() { "no content type" } else { &head.content_type };
+    head.failure(
+        FailureCode::Protocol,
+        format!("the answer is neither an event stream nor JSON ({kind}): {line}; check base_url"),
+    )
+}
+
+/// The failure of a line that is no JSON.
+pub(super) fn malformed(head: &HeadFacts, data: &str) -> Failure {
+    let why = members(data, ["id"]).err().map_or_else(String::new, |e| format!(" ({e})"));
+    let line = cut(data.trim(), EXCERPT_LIMIT);
+    head.failure(FailureCode::Protocol, format!("the provider sent an event that is no JSON{why}: {line}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(status: u16) -> HeadFacts {
+        HeadFacts { status, content_type: String::new(), request_id: None, retry_after_ms: None }
+    }
+
+    #[test]
+    fn a_refusal_is_classed_by_name_then_message_then_status() {
+        for (status, body, code) in [
+            (400, r#"{"error":{"message":"Invalid value: 'foo'.","type":"invalid_request_error"}}"#, "INVALID_REQUEST"),
+            (404, r#"{"error":{"message":"no such model","code":"model_not_found"}}"#, "INVALID_REQUEST"),
+            (422, r#"{"detail":[{"msg":"field required"}]}"#, "INVALID_REQUEST"),
+            (401, r#"{"error":{"message":"Incorrect API key","code":"invalid_api_key"}}"#, "AUTH"),
+            (403, "", "AUTH"),
+            (400, r#"[{"error":{"code":400,"message":"API key not valid. Please pass a valid API key."}}]"#, "AUTH"),
+            (402, r#"{"error":{"message":"Insufficient Balance"}}"#, "QUOTA"),
+            (429, r#"{"error":{"message":"You exceeded your current quota","code":"insufficient_quota"}}"#, "QUOTA"),
+            (429, r#"{"error":{"message":"quota exceeded","type":"rate_limit"}}"#, "RATE_LIMIT"),
+            (
+                429,
+                r#"{"error":{"message":"Request too large for the context window","code":"rate_limit_exceeded"}}"#,
+                "RATE_LIMIT",
+            ),
+            (429, "slow down", "RATE_LIMIT"),
+            (408, "", "TIMEOUT"),
+            (400, r#"{"error":{"message":"too long","code":"context_length_exceeded"}}"#, "CONTEXT_WINDOW_EXCEEDED"),
+            (
+                400,
+                r#"{"object":"error","message":"This model's maximum context length is 4096 tokens."}"#,
+                "CONTEXT_WINDOW_EXCEEDED",
+            ),
+            (
+                400,
+                r#"{"error":{"code":400,"message":"no","type":"exceed_context_size_error"}}"#,
+                "CONTEXT_WINDOW_EXCEEDED",
+            ),
+            (413, r#"{"error":"prompt is too long"}"#, "CONTEXT_WINDOW_EXCEEDED"),
+            (400, r#"{"error":{"message":"filtered","code":"content_filter"}}"#, "REFUSED"),
+            (500, "<html>oops</html>", "SERVER"),
+            (503, "", "SERVER"),
+            (529, r#"{"error":{"message":"Overloaded","type":"overloaded_error"}}"#, "SERVER"),
+            (307, "", "PROTOCOL"),
+        ] {
+            let failure = refused(&head(status), body.as_bytes());
+            assert_eq!(failure.code.name(), code, "{status} {body}");
+            assert_eq!(failure.status, Some(status));
+            assert!(!failure.message.trim().is_empty(), "{status} {body}");
+        }
+    }
+
+    #[test]
+    fn the_message_is_found_in_every_form_of_body() {
+        for (body, message) in [
+            (r#"{"error":{"message":"a"}}"#, "a"),
+            (r#"{"error":"a"}"#, "a"),
+            (r#"{"error":"Bad Request","message":"a"}"#, "a"),
+            (r#"{"message":"a"}"#, "a"),
+            (r#"{"detail":"a"}"#, "a"),
+            (r#"{"error":{"error":{"message":"a"}}}"#, "a"),
+            (r#""a""#, "a"),
+            (r#"{"error":{"message":"a","metadata":{"raw":"b"}}}"#, "a: b"),
+            (r#"{"error":{"message":"a b","metadata":{"raw":"b"}}}"#, "a b"),
+            (r#"{"error":{"message":"","metadata":{"raw":{"x":1}}}}"#, r#"{"x":1}"#),
+            (r#"{"error":{"kind":9}}"#, r#"{"kind":9}"#),
+            ("<b>down</b> for\nmaintenance", "the provider answered HTTP 500: down for maintenance"),
+            ("", "the provider answered HTTP 500 without a body"),
+            ("{}", "the provider answered HTTP 500: {}"),
+        ] {
+            assert_eq!(refused(&head(500), body.as_bytes()).message, message, "{body}");
+        }
+    }
+
+    #[test]
+    fn wait_and_request_id_of_the_body_fill_in_for_the_headers() {
+        let body = r#"{"error":{"message":"m","details":[{"@type":"x"},{"retryDelay":"36s"}]},"request_id":"r"}"#;
+        let failure = refused(&head(429), body.as_bytes());
+        assert_eq!((failure.provider_retry_after_ms, failure.request_id.as_deref()), (Some(36_000), Some("r")));
+        let known = HeadFacts { request_id: Some("h".into()), retry_after_ms: Some(5), ..head(429) };
+        let failure = refused(&known, body.as_bytes());
+        assert_eq!((failure.provider_retry_after_ms, failure.request_id.as_deref()), (Some(5), Some("h")));
+    }
+
+    #[test]
+    fn an_error_object_in_a_stream_is_classed_like_its_status() {
+        for (error, code, status) in [
+            (r#"{"code":502,"message":"gone"}"#, "SERVER", Some(502)),
+            (r#"{"code":"429","message":"slow"}"#, "RATE_LIMIT", Some(429)),
+            (r#"{"message":"quota exceeded","type":"rate_limit","code":429}"#, "RATE_LIMIT", Some(429)),
+            (r#"{"message":"bad","type":"invalid_request_error"}"#, "INVALID_REQUEST", None),
+            (r#"{"message":"x","type":"overloaded_error"}"#, "SERVER", None),
+            (r#"{"message":"This exceeds the context window"}"#, "CONTEXT_WINDOW_EXCEEDED", None),
+            (r#""it broke""#, "SERVER", None),
+            ("17", "SERVER", None),
+        ] {
+            let value: &RawValue = serde_json::from_str(error).unwrap();
+            let failure = in_stream(&head(200), value);
+            assert_eq!((failure.code.name(), failure.status), (code, status), "{error}");
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Reading of provider JSON: known members by name, everything else skipped, a member of another type is absent.
+//!
+//! Values are borrowed as the text they were written as, so that strings with half a surrogate pair can be joined
+//! later, and numbers and nested objects keep their spelling.
+
+use std::fmt;
+
+use dsh_plugin_api::json;
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+/// The members of these names, in the order of the names; the last one of a name counts, and `null` is absent.
+/// `Ok(None)` for JSON that is no object.
+///
+/// # Errors
+///
+/// The text is no JSON.
+pub(crate) fn members<'a, const N: usize>(
+    text: &'a str,
+    names: [&str; N],
+) -> serde_json::Result<Option<[Option<&'a RawValue>; N]>> {
+    if !text.trim_start().starts_with('{') {
+        return serde_json::from_str::<&RawValue>(text).map(|_| None);
+    }
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    let found = deserializer.deserialize_map(Members(&names))?;
+    deserializer.end()?;
+    Ok(Some(found))
+}
+
+/// [`members`] of a value that is known to be JSON.
+pub(crate) fn members_of<'a, const N: usize>(
+    value: &'a RawValue,
+    names: [&str; N],
+) -> Option<[Option<&'a RawValue>; N]> {
+    members(value.get(), names).ok().flatten()
+}
+
+struct Members<'n, const N: usize>(&'n [&'n str; N]);
+
+impl<'de, const N: usize> Visitor<'de> for Members<'_, N> {
+    type Value = [Option<&'de RawValue>; N];
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut found = [None; N];
+        while let Some(place) = map.next_key_seed(Position(self.0))? {
+            match place.and_then(|place| found.get_mut(place)) {
+                Some(slot) => *slot = Some(map.next_value::<&RawValue>()?).filter(|value| value.get() != "null"),
+                None => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Finds a key among the names. Keys are read as bytes, since one with a lone surrogate is no `str`.
+struct Position<'n>(&'n [&'n str]);
+
+impl<'de> DeserializeSeed<'de> for Position<'_> {
+    type Value = Option<usize>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_bytes(self)
+    }
+}
+
+impl Visitor<'_> for Position<'_> {
+    type Value = Option<usize>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a member name")
+    }
+
+    fn visit_bytes<E: serde::de::Error>(self, key: &[u8]) -> Result<Self::Value, E> {
+        Ok(self.0.iter().position(|name| name.as_bytes() == key))
+    }
+
+    fn visit_str<E: serde::de::Error>(self, key: &str) -> Result<Self::Value, E> {
+        self.visit_bytes(key.as_bytes())
+    }
+}
+
+/// A string, with lone surrogates as U+FFFD.
+pub(crate) fn string(value: &RawValue) -> Option<String> {
+    json::from_str(value.get()).ok()
+}
+
+/// A string that is not empty.
+pub(crate) fn filled(value: Option<&RawValue>) -> Option<String> {
+    string(value?).filter(|text| !text.is_empty())
+}
+
+/// A count: a number, or a string that holds one. Fractions are cut; negative numbers are absent.
+pub(crate) fn count(value: Option<&RawValue>) -> Option<u64> {
+    let value = value?;
+    let text = string(value).unwrap_or_else(|| value.get().to_owned());
+    let text = text.trim();
+    if let Ok(number) = text.parse::<u64>() {
+        return Some(number);
+    }
+    let number = text.parse::<f64>().ok().filter(|number| number.is_finite() && *number >= 0.0)?;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts beyond 2^64 saturate")]
+    Some(number as u64)
+}
+
+/// The elements of an array; none for any other value.
+pub(crate) fn elements(value: Option<&RawValue>) -> Vec<&RawValue> {
+    value.and_then(|value| serde_json::from_str(value.get()).ok()).unwrap_or_default()
+}
+
+/// True for a JSON object.
+pub(crate) fn is_object(value: &RawValue) -> bool {
+    value.get().starts_with('{')
+}
+
+/// True for a JSON string.
+pub(crate) fn is_string(value: &RawValue) -> bool {
+    value.get().starts_with('"')
+}
+
+/// True when the text is one JSON object.
+pub(crate) fn is_object_text(text: &str) -> bool {
+    text.trim_start().starts_with('{') && serde_json::from_str::<&RawValue>(text).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_are_found_whatever_stands_beside_them() {
+        let text = r#" {"b":null,"\ud83d":1,"a":"x","a":{"n":12345678901234567890123},"c":[1,]} "#.replace(",]", "]");
+        let [a, b, c] = members(&text, ["a", "b", "c"]).unwrap().unwrap();
+        assert_eq!(a.unwrap().get(), r#"{"n":12345678901234567890123}"#);
+        assert!(b.is_none());
+        assert_eq!(elements(c).len(), 1);
+    }
+
+    #[test]
+    fn json_that_is_no_object_is_told_from_what_is_no_json() {
+        for text in ["1", "\"x\"", "null", "[]", "\"\\ud83d\""] {
+            assert!(members(text, ["a"]).unwrap().is_none(), "{text}");
+        }
+        for text in ["", "{", "{\"a\":1", "{\"a\":1} x", "tru", "{'a':1}"] {
+            assert!(members(text, ["a"]).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn counts_are_read_from_what_servers_write() {
+        for (text, expected) in [
+            ("7", Some(7)),
+            ("7.0", Some(7)),
+            ("7.9", Some(7)),
+            ("\"7\"", Some(7)),
+            ("-1", None),
+            ("\"x\"", None),
+            ("{}", None),
+            ("1e3", Some(1000)),
+        ] {
+            let value: &RawValue = serde_json::from_str(text).unwrap();
+            assert_eq!(count(Some(value)), expected, "{text}");
+        }
+    }
+}
