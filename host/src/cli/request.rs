@@ -43,10 +43,7 @@ pub(super) fn run(context: &Context, args: RequestArgs) -> Result<ExitCode, Comm
         .map_err(|failure| CommandError::usage_text(failure.message, "`dsh models` lists what the manifest serves"))?;
     let (input, recovered) = match (&args.session, &args.file) {
         (Some(session), _) => {
-            let log = context
-                .store()
-                .read(session)
-                .map_err(|e| CommandError::failed(miette::miette!(help = e.help(), "{e}")))?;
+            let log = context.store().read(session).map_err(|e| CommandError::failed_text(e.to_string()))?;
             (input_of_session(&log, &manifest), repairs_of_recovery(&log))
         }
         (None, Some(file)) => (input_of_file(file)?, Vec::new()),
