@@ -540,10 +540,12 @@ fn settings_and_tools_pass_through() {
 }
 
 #[test]
-fn repair_names_are_distinct_and_described() {
+fn repair_names_are_distinct_described_and_documented() {
+    let page = include_str!("../../../../docs/never-stuck.md");
     for (at, kind) in RepairKind::ALL.iter().enumerate() {
         assert!(RepairKind::ALL[..at].iter().all(|other| other.name() != kind.name()));
         assert!(kind.description().ends_with('.'), "{kind:?}");
         assert!(!kind.description().starts_with(' '));
+        assert!(page.contains(&format!("| `{}` |", kind.name())), "{}", kind.name());
     }
 }
