@@ -165,15 +165,15 @@ impl<'a> Shown<'a> {
         for (name, value) in self.headers.iter() {
             writeln!(out, "{name}: {}", json::from_str::<String>(value.get()).unwrap_or_default())?;
         }
-        writeln!(out, "\n{}", pretty(self.body.get()))?;
+        writeln!(out, "\n{}\n", pretty(self.body.get()))?;
         for degraded in self.degraded {
-            writeln!(out, "\ndegraded: {}", degraded.describe())?;
+            writeln!(out, "degraded: {}", degraded.describe())?;
         }
         for neutral in self.neutral {
-            writeln!(out, "\nneutral: message {} goes out provider-neutral: {}", neutral.message, neutral.reason)?;
+            writeln!(out, "neutral: message {} goes out provider-neutral: {}", neutral.message, neutral.reason)?;
         }
         for repair in self.repairs {
-            writeln!(out, "\nrepair: message {}: {}", repair.message, explain(&repair.kind))?;
+            writeln!(out, "repair: message {}: {}", repair.message, explain(&repair.kind))?;
         }
         Ok(())
     }
