@@ -145,14 +145,14 @@ impl Routed {
     }
 
     fn degraded(&mut self, position: usize, message: &Message, reason: String) {
-        let entry = Degraded { message: position, message_id: message.id.clone(), code: ReplayDegrade::CODE, reason };
-        let at = self.degraded.partition_point(|other| other.message < position);
-        self.degraded.insert(at, entry);
+        let message_id = message.id.clone();
+        self.degraded.push(Degraded { message: position, message_id, code: ReplayDegrade::CODE, reason });
+        self.degraded.sort_by_key(|entry| entry.message);
     }
 
     fn neutral(&mut self, position: usize, reason: String) {
-        let at = self.neutral.partition_point(|other| other.message < position);
-        self.neutral.insert(at, Neutral { message: position, reason });
+        self.neutral.push(Neutral { message: position, reason });
+        self.neutral.sort_by_key(|entry| entry.message);
     }
 }
 
