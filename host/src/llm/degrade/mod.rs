@@ -132,6 +132,8 @@ impl Routed {
                 Some(InvalidReplay::Invalid(reason)) => self.degraded(position, &history[position].message, reason),
             }
         }
+        self.degraded.sort_by_key(|entry| entry.message);
+        self.neutral.sort_by_key(|entry| entry.message);
     }
 
     /// Makes every native message foreign, for an adapter that cannot convert what it had accepted.
@@ -142,17 +144,16 @@ impl Routed {
                 self.degraded(position, &entry.message, reason.to_owned());
             }
         }
+        self.degraded.sort_by_key(|entry| entry.message);
     }
 
     fn degraded(&mut self, position: usize, message: &Message, reason: String) {
         let message_id = message.id.clone();
         self.degraded.push(Degraded { message: position, message_id, code: ReplayDegrade::CODE, reason });
-        self.degraded.sort_by_key(|entry| entry.message);
     }
 
     fn neutral(&mut self, position: usize, reason: String) {
         self.neutral.push(Neutral { message: position, reason });
-        self.neutral.sort_by_key(|entry| entry.message);
     }
 }
 
