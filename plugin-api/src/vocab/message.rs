@@ -151,9 +151,13 @@ impl Block {
             }
             "tool-result" if results => {
                 let part = |value: Raw| Self::parse_known(&value, false).unwrap_or(Self::Other(value));
+                let content: Vec<Raw> = match o.take("content") {
+                    None => Vec::new(),
+                    Some(content) => json::from_str(content.get()).ok()?,
+                };
                 Some(Self::ToolResult {
                     tool_call_id: o.take_as("toolCallId")?,
-                    content: o.take_as::<Vec<Raw>>("content").unwrap_or_default().into_iter().map(part).collect(),
+                    content: content.into_iter().map(part).collect(),
                     is_error: o.take_as("isError"),
                 })
             }
@@ -346,6 +350,7 @@ mod tests {
             r#"{"id":"m","role":"assistant","content":[{"type":"reasoning","text":""},{"type":"tool-call","id":"c","name":"bash","arguments":"{\"n\":12345678901234567890123}"}],"source":{"kind":"model","provider":"p","model":"m","replayState":null,"more":1}}"#,
             r#"{"id":"m","role":"user","content":[{"type":"tool-result","toolCallId":"c","content":[{"type":"image","mimeType":"image/png","data":"AA=="}],"isError":false}],"source":{"kind":"tool","callId":"c"},"x":{"y":[1]}}"#,
             r#"{"id":"m","role":"user","content":[{"type":"hologram","n":1.50},{"type":"text"},7],"source":{"kind":"plugin","plugin":"p","form":"snapshot"}}"#,
+            r#"{"id":"m","role":"user","content":[{"type":"tool-result","toolCallId":"c","content":"bare"}],"source":{"kind":"user"}}"#,
             r#"{"id":"m","role":"user","content":[{"type":"image","attachment":{"path":"a.png"}}],"source":{"kind":"user","via":"editor"}}"#,
         ] {
             let message: Message = json::from_str(text).unwrap();

@@ -1,0 +1,549 @@
+use dsh_plugin_api::json;
+use dsh_plugin_api::vocab::Request;
+use serde_json::{Value, json};
+
+use super::*;
+
+pub(super) fn text(text: &str) -> Value {
+    json!({"type": "text", "text": text})
+}
+
+pub(super) fn user(content: Value) -> Value {
+    let content = if content.is_string() { json!([text(content.as_str().unwrap())]) } else { content };
+    json!({"id": "u", "role": "user", "content": content, "source": {"kind": "user"}})
+}
+
+fn assistant(content: Value) -> Value {
+    json!({"id": "a", "role": "assistant", "content": content, "source": {"kind": "model", "provider": "p", "model": "m"}})
+}
+
+fn call(id: &str) -> Value {
+    json!({"type": "tool-call", "id": id, "name": "bash", "arguments": "{}"})
+}
+
+pub(super) fn result(id: &str, said: &str) -> Value {
+    json!({"type": "tool-result", "toolCallId": id, "content": [text(said)]})
+}
+
+fn tool(id: &str, said: &str) -> Value {
+    json!({"id": "t", "role": "user", "content": [result(id, said)], "source": {"kind": "tool", "callId": id}})
+}
+
+fn no_result(id: &str) -> Value {
+    json!({"type": "tool-result", "toolCallId": id, "content": [text(emit::UNANSWERED)], "isError": true})
+}
+
+pub(super) fn input(messages: &Value) -> RequestInput {
+    json::from_str::<Request>(&json!({ "messages": messages }).to_string()).unwrap().into()
+}
+
+fn view_of(messages: &Value) -> View {
+    let input = input(messages);
+    request_view(&input, &vec![Fate::Foreign; input.history.len()])
+}
+
+fn repairs(view: &View) -> Vec<(usize, &str)> {
+    view.repairs.iter().map(|repair| (repair.message, repair.kind.as_str())).collect()
+}
+
+/// Role and content of each message.
+fn said(view: &View) -> Value {
+    let messages = view.request.messages.iter();
+    messages.map(|message| json!([message.role, serde_json::to_value(&message.content).unwrap()])).collect()
+}
+
+/// The view of `messages` says `expected` after these repairs.
+fn repaired(messages: Value, expected: Value, kinds: &[(usize, &str)]) {
+    let view = view_of(&messages);
+    assert_eq!(said(&view), expected);
+    assert_eq!(repairs(&view), kinds);
+}
+
+#[test]
+fn a_history_that_needs_no_repair_is_unchanged() {
+    let messages = json!([
+        user("q".into()),
+        assistant(json!([{"type": "reasoning", "text": "r"}, text("t"), call("1"), call("2")])),
+        tool("1", "one"),
+        {"id": "t2", "role": "user", "content": [result("2", "two")], "source": {"kind": "tool", "callId": "2"}, "more": 1},
+        assistant(json!([call("3"), call("4")])),
+        {"id": "t3", "role": "user", "content": [result("3", "three"), result("4", "four")], "source": {"kind": "user"}},
+        assistant(json!([call("5")])),
+        {"id": "t5", "role": "user", "source": {"kind": "tool", "callId": "5"},
+         "content": [{"type": "tool-result", "toolCallId": "5", "content": []}]},
+        user(json!([text("look"), {"type": "image", "mimeType": "image/png", "data": "AA=="}])),
+        user("note".into()),
+    ]);
+    let view = view_of(&messages);
+    assert_eq!(serde_json::to_value(&view.request.messages).unwrap(), messages);
+    assert!(view.repairs.is_empty(), "{:?}", view.repairs);
+    assert_eq!(view.positions, (0..10).collect::<Vec<_>>());
+}
+
+#[test]
+fn an_unanswered_call_gets_an_error_result_right_after_its_message() {
+    repaired(
+        json!([
+            user("q".into()),
+            assistant(json!([call("1"), call("2")])),
+            tool("2", "two"),
+            user("x".into()),
+            assistant(json!([call("3")]))
+        ]),
+        json!([
+            ["user", [text("q")]],
+            ["assistant", [call("1"), call("2")]],
+            ["user", [no_result("1")]],
+            ["user", [result("2", "two")]],
+            ["user", [text("x")]],
+            ["assistant", [call("3")]],
+            ["user", [no_result("3")]]
+        ]),
+        &[(1, "unanswered-call"), (4, "unanswered-call")],
+    );
+}
+
+#[test]
+fn a_result_without_a_call_becomes_text_of_the_user() {
+    repaired(
+        json!([tool("9", "lost data"), assistant(json!([text("t")])), tool("9", "more")]),
+        json!([
+            ["user", [text("[result of a tool call that is not part of this conversation]\nlost data")]],
+            ["assistant", [text("t")]],
+            ["user", [text("[result of a tool call that is not part of this conversation]\nmore")]]
+        ]),
+        &[(0, "orphan-result"), (2, "orphan-result")],
+    );
+    let image = json!({"type": "image", "mimeType": "image/png", "data": "AA=="});
+    repaired(
+        json!([user(
+            json!([{"type": "tool-result", "toolCallId": "9", "content": [image]}, {"type": "tool-result", "toolCallId": "8"}])
+        )]),
+        json!([[
+            "user",
+            [
+                text("[result of a tool call that is not part of this conversation]"),
+                image,
+                text("[result of a tool call that is not part of this conversation]\n(no output)")
+            ]
+        ]]),
+        &[(0, "orphan-result"), (0, "orphan-result")],
+    );
+}
+
+#[test]
+fn a_result_never_belongs_to_a_later_call() {
+    repaired(
+        json!([tool("1", "early"), assistant(json!([call("1")]))]),
+        json!([
+            ["user", [text("[result of a tool call that is not part of this conversation]\nearly")]],
+            ["assistant", [call("1")]],
+            ["user", [no_result("1")]]
+        ]),
+        &[(0, "orphan-result"), (1, "unanswered-call")],
+    );
+}
+
+#[test]
+fn of_two_results_the_first_is_the_result() {
+    repaired(
+        json!([assistant(json!([call("1")])), tool("1", "first"), tool("1", "second")]),
+        json!([
+            ["assistant", [call("1")]],
+            ["user", [result("1", "first")]],
+            ["user", [text("[further result of an earlier tool call]\nsecond")]]
+        ]),
+        &[(2, "duplicate-result")],
+    );
+}
+
+#[test]
+fn notes_between_a_call_and_its_result_move_behind_it() {
+    repaired(
+        json!([
+            assistant(json!([call("1"), call("2")])),
+            assistant(json!([text("")])),
+            user("note".into()),
+            tool("2", "two"),
+            user("note 2".into()),
+            tool("1", "one"),
+            user("go on".into())
+        ]),
+        json!([
+            ["assistant", [call("1"), call("2")]],
+            ["user", [result("1", "one")]],
+            ["user", [result("2", "two")]],
+            ["user", [text("note")]],
+            ["user", [text("note 2")]],
+            ["user", [text("go on")]]
+        ]),
+        &[(1, "blank-text"), (1, "empty-message"), (2, "note-moved"), (3, "result-order"), (4, "note-moved")],
+    );
+}
+
+#[test]
+fn a_result_behind_a_later_answer_moves_to_its_call() {
+    repaired(
+        json!([
+            assistant(json!([call("1")])),
+            user("n".into()),
+            assistant(json!([text("t")])),
+            user("m".into()),
+            tool("1", "one")
+        ]),
+        json!([
+            ["assistant", [call("1")]],
+            ["user", [result("1", "one")]],
+            ["user", [text("n")]],
+            ["assistant", [text("t")]],
+            ["user", [text("m")]]
+        ]),
+        &[(1, "note-moved"), (4, "result-moved")],
+    );
+}
+
+#[test]
+fn ids_are_paired_within_their_message_and_made_distinct_in_the_request() {
+    repaired(
+        json!([
+            assistant(json!([call("1")])),
+            tool("1", "first"),
+            assistant(json!([text("t")])),
+            assistant(json!([call("1")])),
+            assistant(json!([call("1_2"), call("1"), call("1")])),
+            tool("1", "x"),
+            tool("1_2", "y"),
+            tool("1", "z")
+        ]),
+        json!([
+            ["assistant", [call("1")]],
+            ["user", [result("1", "first")]],
+            ["assistant", [text("t")]],
+            ["assistant", [call("1_2")]],
+            ["user", [no_result("1_2")]],
+            ["assistant", [call("1_2_2"), call("1_3"), call("1_4")]],
+            ["user", [result("1_2_2", "y")]],
+            ["user", [result("1_3", "x")]],
+            ["user", [result("1_4", "z")]]
+        ]),
+        &[
+            (3, "repeated-id"),
+            (3, "unanswered-call"),
+            (4, "repeated-id"),
+            (4, "repeated-id"),
+            (4, "repeated-id"),
+            (5, "result-order"),
+        ],
+    );
+    let composite =
+        json!([assistant(json!([call("c|i")])), tool("c|i", "1"), assistant(json!([call("c|i")])), tool("c|i", "2")]);
+    let view = view_of(&composite);
+    assert_eq!(said(&view)[2][1][0]["id"], "c_2");
+    let sources = serde_json::to_value(&view.request.messages[3].source).unwrap();
+    assert_eq!(sources, json!({"kind": "tool", "callId": "c_2"}));
+}
+
+#[test]
+fn a_result_that_lost_its_id_belongs_to_the_only_call_that_waits() {
+    for id in [json!(""), json!(" "), Value::Null] {
+        let lost = |said: &str| {
+            json!({"id": "t", "role": "user", "source": {"kind": "tool", "callId": id},
+            "content": [{"type": "tool-result", "toolCallId": id, "content": [text(said)]}]})
+        };
+        repaired(
+            json!([
+                assistant(json!([call("1"), call("2")])),
+                tool("1", "one"),
+                lost("two"),
+                assistant(json!([text("t")]))
+            ]),
+            json!([
+                ["assistant", [call("1"), call("2")]],
+                ["user", [result("1", "one")]],
+                ["user", [result("2", "two")]],
+                ["assistant", [text("t")]]
+            ]),
+            &[(2, "adopted-result")],
+        );
+        // As many results as calls: in order. Fewer: nothing is certain.
+        repaired(
+            json!([assistant(json!([call("1"), call("2")])), lost("one"), lost("two")]),
+            json!([
+                ["assistant", [call("1"), call("2")]],
+                ["user", [result("1", "one")]],
+                ["user", [result("2", "two")]]
+            ]),
+            &[(1, "adopted-result"), (2, "adopted-result")],
+        );
+        let view = view_of(&json!([assistant(json!([call("1"), call("2"), call("3")])), lost("x"), lost("y")]));
+        assert_eq!(repairs(&view).iter().filter(|(_, kind)| *kind == "orphan-result").count(), 2);
+        // One call waits, two results came: the first is its result.
+        let view = view_of(&json!([assistant(json!([call("1")])), lost("x"), lost("y")]));
+        assert_eq!(repairs(&view), [(1, "adopted-result"), (2, "orphan-result")]);
+        let view = view_of(&json!([lost("x")]));
+        assert_eq!(repairs(&view), [(0, "orphan-result")]);
+    }
+}
+
+#[test]
+fn a_result_block_without_an_id_takes_that_of_its_message() {
+    let lost = json!({"id": "t", "role": "user", "source": {"kind": "tool", "callId": "1"},
+        "content": [{"type": "tool-result", "content": "bare text"}]});
+    repaired(
+        json!([assistant(json!([call("1"), call("2")])), lost, tool("2", "two")]),
+        json!([
+            ["assistant", [call("1"), call("2")]],
+            ["user", [result("1", "bare text")]],
+            ["user", [result("2", "two")]]
+        ]),
+        &[],
+    );
+}
+
+#[test]
+fn a_call_without_an_id_is_given_one_and_keeps_its_result() {
+    let nameless = json!({"type": "tool-call", "name": "bash", "arguments": {"a": 1}});
+    let lost = json!({"role": "user", "source": {"kind": "user"}, "content": [{"type": "tool-result", "content": [text("one")]}]});
+    repaired(
+        json!([assistant(json!([nameless])), lost]),
+        json!([
+            ["assistant", [{"type": "tool-call", "id": "call_2", "name": "bash", "arguments": "{\"a\":1}"}]],
+            ["user", [result("call_2", "one")]]
+        ]),
+        &[(0, "missing-id"), (1, "adopted-result")],
+    );
+}
+
+#[test]
+fn unparseable_arguments_are_never_sent() {
+    for (arguments, sent, broken) in [
+        ("{\"a\":\"echo hel", "{}", true),
+        ("[1,2]", "{}", true),
+        ("\"str\"", "{}", true),
+        ("null", "{}", true),
+        ("{} {}", "{}", true),
+        ("", "", false),
+        ("  ", "", false),
+        ("{\"n\":12345678901234567890123,\"a\":1,\"a\":2}", "{\"n\":12345678901234567890123,\"a\":1,\"a\":2}", false),
+        ("{\"a\":\"x\\ud83d\"}", "{\"a\":\"x\\ufffd\"}", false),
+    ] {
+        let block = json!({"type": "tool-call", "id": "1", "name": "b", "arguments": arguments});
+        let view = view_of(&json!([assistant(json!([block])), tool("1", "one")]));
+        assert_eq!(said(&view)[0][1][0]["arguments"], sent, "{arguments}");
+        let expected: &[(usize, &str)] = if broken { &[(0, "unparseable-arguments")] } else { &[] };
+        assert_eq!(repairs(&view), expected, "{arguments}");
+    }
+}
+
+#[test]
+fn what_cannot_be_sent_is_left_out_or_replaced_by_a_note() {
+    let image = |data: &str, mime: &str| json!({"type": "image", "mimeType": mime, "data": data});
+    repaired(
+        json!([
+            user(
+                json!([text(" \u{1c}"), image("", "image/png"), image("AA==", "text/html"), {"type": "image", "attachment": "a.png"},
+                        {"type": "chart", "x": 1}, {"type": "reasoning", "text": "r"}, call("1"), 7])
+            ),
+            assistant(json!([{"type": "chart"}, text("\n"), image("AA==", "image/png"), text("t"),
+                             {"type": "tool-call", "id": "1", "name": "", "arguments": "{}"}])),
+        ]),
+        json!([
+            [
+                "user",
+                [
+                    text("[image left out: it has no data]"),
+                    text("[image left out: its type is \"text/html\"]"),
+                    text("[image left out: the attachment \"a.png\" is not at hand]")
+                ]
+            ],
+            ["assistant", [text("t")]]
+        ]),
+        &[
+            (0, "blank-text"),
+            (0, "unusable-image"),
+            (0, "unusable-image"),
+            (0, "unusable-image"),
+            (0, "unknown-block"),
+            (0, "misplaced-block"),
+            (0, "misplaced-block"),
+            (0, "unknown-block"),
+            (1, "unknown-block"),
+            (1, "blank-text"),
+            (1, "misplaced-block"),
+            (1, "nameless-call"),
+        ],
+    );
+}
+
+#[test]
+fn the_content_of_results_is_cleaned_too() {
+    repaired(
+        json!([
+            assistant(json!([call("1"), call("2")])),
+            user(json!([
+                {"type": "tool-result", "toolCallId": "1", "content": [text(""), {"type": "chart"}, result("x", "inner")]},
+                {"type": "tool-result", "toolCallId": "2", "content": [text(" ")], "isError": true}
+            ])),
+        ]),
+        json!([
+            ["assistant", [call("1"), call("2")]],
+            ["user", [result("1", "inner"),
+                      {"type": "tool-result", "toolCallId": "2", "content": [text("(no output)")], "isError": true}]]
+        ]),
+        &[(1, "blank-text"), (1, "unknown-block"), (1, "misplaced-block"), (1, "blank-text"), (1, "empty-error")],
+    );
+}
+
+#[test]
+fn results_and_other_content_of_one_message_are_sent_as_two() {
+    repaired(
+        json!([assistant(json!([call("1")])), user(json!([text("before"), result("1", "one"), text("after")]))]),
+        json!([["assistant", [call("1")]], ["user", [result("1", "one")]], ["user", [text("before"), text("after")]]]),
+        &[(1, "split-message")],
+    );
+    repaired(
+        json!([assistant(json!([call("1"), result("1", "one"), text("t"), result("9", "nine")]))]),
+        json!([
+            ["assistant", [call("1"), text("t")]],
+            ["user", [result("1", "one")]],
+            ["user", [text("[result of a tool call that is not part of this conversation]\nnine")]]
+        ]),
+        &[(0, "orphan-result"), (0, "split-message")],
+    );
+}
+
+#[test]
+fn messages_with_nothing_to_say_are_left_out() {
+    repaired(
+        json!([
+            user("  ".into()),
+            assistant(json!([])),
+            assistant(json!([{"type": "reasoning", "text": "only"}])),
+            user("q".into())
+        ]),
+        json!([["user", [text("q")]]]),
+        &[(0, "blank-text"), (0, "empty-message"), (1, "empty-message"), (2, "empty-message")],
+    );
+}
+
+#[test]
+fn system_messages_join_the_prompt_or_become_notes() {
+    let system = |said: &str| json!({"role": "system", "content": [text(said)], "source": {"kind": "user"}});
+    let mut input = input(&json!([system("two"), system(" "), user("q".into()), system("later")]));
+    input.system = Some("one".to_owned());
+    let view = request_view(&input, &[Fate::Foreign; 4]);
+    assert_eq!(view.request.system.as_deref(), Some("one\n\ntwo"));
+    assert_eq!(said(&view), json!([["user", [text("q")]], ["user", [text("later")]]]));
+    assert_eq!(view.positions, [2, 3]);
+    assert_eq!(repairs(&view), [(0, "system-message"), (1, "system-message"), (3, "system-message")]);
+    input.history.clear();
+    input.system = Some(" \n".to_owned());
+    assert_eq!(request_view(&input, &[]).request.system, None);
+}
+
+#[test]
+fn failed_attempts_are_left_out_and_their_results_are_nobody_elses() {
+    let input = input(&json!([
+        assistant(json!([call("1")])),
+        assistant(json!([text("partial"), call("1"), call("")])),
+        tool("1", "late"),
+        tool("", "lost")
+    ]));
+    let view = request_view(&input, &[Fate::Foreign, Fate::FailedAttempt, Fate::Foreign, Fate::Foreign]);
+    assert_eq!(
+        said(&view),
+        json!([
+            ["assistant", [call("1")]],
+            ["user", [no_result("1")]],
+            ["user", [text("[result of a tool call that is not part of this conversation]\nlate")]],
+            ["user", [text("[result of a tool call that is not part of this conversation]\nlost")]]
+        ])
+    );
+    assert_eq!(
+        repairs(&view),
+        [(0, "unanswered-call"), (1, "failed-attempt"), (2, "orphan-result"), (3, "orphan-result")]
+    );
+}
+
+#[test]
+fn an_interrupted_answer_is_followed_by_a_note_and_only_if_it_says_something() {
+    let mut input = input(&json!([assistant(json!([text("half")])), assistant(json!([])), user("q".into())]));
+    input.history[0].interrupted = true;
+    input.history[1].interrupted = true;
+    let view = request_view(&input, &[Fate::Foreign; 3]);
+    assert_eq!(
+        said(&view),
+        json!([["assistant", [text("half")]], ["user", [text(emit::INTERRUPTED)]], ["user", [text("q")]]])
+    );
+    assert_eq!(view.positions, [0, 0, 2]);
+    assert_eq!(repairs(&view), [(1, "empty-message")]);
+}
+
+/// An assistant message with a state that has one marked entry per block.
+pub(super) fn stateful(content: Value) -> Value {
+    let blocks: Vec<_> = content.as_array().unwrap().iter().map(|block| json!({"type": block["type"]})).collect();
+    let mut message = assistant(content);
+    message["source"]["replayState"] = json!({"response": {"kind": "k"}, "blocks": blocks, "more": 1});
+    message
+}
+
+#[test]
+fn a_block_of_a_native_message_leaves_with_its_entry() {
+    let mut message =
+        stateful(json!([text(" "), {"type": "reasoning", "text": "r"}, text(""), {"type": "chart"}, text("t")]));
+    message["source"]["replayState"]["blocks"][2]["s"] = json!("signed");
+    let view = request_view(&input(&json!([message])), &[Fate::Native]);
+    assert_eq!(said(&view), json!([["assistant", [{"type": "reasoning", "text": "r"}, text(""), text("t")]]]));
+    let source = serde_json::to_value(&view.request.messages[0].source).unwrap();
+    assert_eq!(
+        source["replayState"],
+        json!({"response": {"kind": "k"}, "blocks": [{"type": "reasoning"}, {"type": "text", "s": "signed"}, {"type": "text"}], "more": 1})
+    );
+    assert_eq!(repairs(&view), [(0, "blank-text"), (0, "unknown-block")]);
+    assert_eq!(view.routing, [Routing::Native]);
+    assert_eq!(view.native(), 1);
+}
+
+#[test]
+fn a_native_message_may_be_reasoning_alone_and_an_unchanged_state_keeps_its_text() {
+    let mut message = stateful(
+        json!([{"type": "reasoning", "text": ""}, {"type": "image", "mimeType": "image/png", "data": "AA=="}]),
+    );
+    message["source"]["replayState"]["big"] = json!(1.5);
+    let view = request_view(&input(&json!([message])), &[Fate::Native]);
+    assert_eq!(serde_json::to_value(&view.request.messages).unwrap(), json!([message]));
+    assert!(view.repairs.is_empty());
+    let mut blank = stateful(json!([text(" ")]));
+    blank["source"]["replayState"].as_object_mut().unwrap().remove("blocks");
+    let view = request_view(&input(&json!([blank])), &[Fate::Native]);
+    assert!(view.request.messages.is_empty());
+    assert_eq!(repairs(&view), [(0, "blank-text"), (0, "empty-message")]);
+}
+
+#[test]
+fn a_foreign_message_carries_no_state_into_the_request() {
+    let view = view_of(&json!([stateful(json!([text("t")]))]));
+    let source = serde_json::to_value(&view.request.messages[0].source).unwrap();
+    assert_eq!(source, json!({"kind": "model", "provider": "p", "model": "m"}));
+    assert!(view.repairs.is_empty());
+    assert_eq!(view.routing, [Routing::Foreign]);
+}
+
+#[test]
+fn settings_and_tools_pass_through() {
+    let request = json!({
+        "system": "s", "messages": [user("q".into())], "maxTokens": 5, "temperature": 0.5, "reasoningEffort": "low",
+        "tools": [{"name": "bash", "description": "d", "parameters": {"type": "object"}}]
+    });
+    let input = RequestInput::from(json::from_str::<Request>(&request.to_string()).unwrap());
+    assert_eq!(serde_json::to_value(request_view(&input, &[Fate::Foreign]).request).unwrap(), request);
+}
+
+#[test]
+fn repair_names_are_distinct_and_described() {
+    for (at, kind) in RepairKind::ALL.iter().enumerate() {
+        assert!(RepairKind::ALL[..at].iter().all(|other| other.name() != kind.name()));
+        assert!(kind.description().ends_with('.'), "{kind:?}");
+        assert!(!kind.description().starts_with(' '));
+    }
+}
