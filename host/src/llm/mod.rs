@@ -1,12 +1,15 @@
 //! From a request in the host's words to a stream of chunks.
 //!
 //! `registry` knows the routes, `view` makes a history acceptable, `degrade` decides native or foreign, `transport`
-//! moves the bytes, `assembler` makes blocks of chunks.
+//! sends it, with the secrets of `credential`, `exchange` makes chunks of the answer, `assembler` makes blocks of
+//! chunks, and `retry` says whether a failed attempt is worth another.
 
 pub mod assembler;
 pub mod client;
 pub mod credential;
 pub mod degrade;
+pub mod exchange;
 pub mod registry;
+pub mod retry;
 pub mod transport;
 pub mod view;
