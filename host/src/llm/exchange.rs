@@ -379,3 +379,6 @@ fn aborted(finish: Option<Chunk>) -> Chunk {
     };
     Chunk::Finish { reason: FinishReason::Aborted { failure }, replay_state }
 }
+
+#[cfg(test)]
+mod tests;

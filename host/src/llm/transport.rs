@@ -295,6 +295,10 @@ fn proxy(url: &Url) -> String {
     }
 }
 
+/// What layers of the HTTP stack say of themselves around the cause.
+const LAYERS: [&str; 5] =
+    ["client error (", "connection error", "error reading a body", "tcp connect error", "dns error"];
+
 /// An error and its causes in plain words: the layers of the HTTP stack that name no cause are left out, as is what
 /// the next cause says again.
 pub(super) fn chain(error: &(dyn Error + 'static)) -> String {
@@ -303,9 +307,8 @@ pub(super) fn chain(error: &(dyn Error + 'static)) -> String {
     while let Some(cause) = next {
         next = cause.source();
         let text = plain(cause);
-        let is_layer = next.is_some()
-            && (cause.is::<reqwest::Error>()
-                || ["client error (", "tcp connect error", "dns error"].iter().any(|layer| text.starts_with(layer)));
+        let is_layer =
+            next.is_some() && (cause.is::<reqwest::Error>() || LAYERS.iter().any(|layer| text.starts_with(layer)));
         if !is_layer && !parts.iter().any(|part| part.contains(&text)) {
             parts.retain(|part| !text.contains(part.as_str()));
             parts.push(text);
