@@ -176,6 +176,12 @@ fn target(route: &Route, text: &str) -> Result<Url, Failure> {
     // Only a part that is sure to hold no key is shown.
     let url =
         url.ok_or_else(|| refuse(format!("the URL of a request of route `{name}` is not an absolute http(s) URL")))?;
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(refuse(format!(
+            "the URL of a request of route `{name}` holds a user name or password, which is not sent; \
+             name a credential in the manifest"
+        )));
+    }
     if let Some(origin) = &route.origin {
         let allowed = Url::parse(origin).map_err(|error| {
             refuse(format!("route `{name}` has the origin {origin:?}, which is not a URL: {error}"))
@@ -285,9 +291,8 @@ fn authority(url: &Url) -> String {
 fn proxy(url: &Url) -> String {
     let set = |name: &&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let for_scheme = |name: &&str| {
-        !name.to_ascii_lowercase().starts_with("http") || {
-            name.to_ascii_lowercase() == format!("{}_proxy", url.scheme())
-        }
+        let name = name.to_ascii_lowercase();
+        name == "all_proxy" || name == format!("{}_proxy", url.scheme())
     };
     match PROXY_VARIABLES.iter().find(|name| set(name) && for_scheme(name)) {
         Some(name) if !is_this_host(url) => format!(" (the environment names a proxy in {name})"),

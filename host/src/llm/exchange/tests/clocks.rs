@@ -122,5 +122,5 @@ async fn a_polled_exchange_that_has_nothing_and_names_no_wait_runs_out_of_time()
     let prepared = prepared(adapter, None, None, Exchange::Polled(raw(&())));
     let got = exchange(Transport { progress_timeout_ms: 150, ..PATIENT }, &prepared).await;
     assert_eq!((got.text.as_str(), got.failure().code.name()), ("a", "TIMEOUT"));
-    assert!(got.failure().message.contains("`lines` has had nothing new for 0.6 s"), "{}", got.failure().message);
+    assert!(got.failure().message.contains("`lines` has had nothing new for 0.15 s"), "{}", got.failure().message);
 }

@@ -165,6 +165,7 @@ async fn a_request_that_its_route_may_not_make_is_not_sent() {
     let cases = [
         (elsewhere("http://127.0.0.1:1/".into()), Some(own), Some(KEY), "UNSUPPORTED", "may only go to"),
         (elsewhere(format!("http://localhost:{port}/")), Some(own), Some(KEY), "UNSUPPORTED", "may only go"),
+        (elsewhere(own.replace("//", "//me:pw@")), Some(own), Some(KEY), "UNSUPPORTED", "user name or password"),
         (elsewhere("file:///etc/passwd".into()), Some(own), Some(KEY), "UNSUPPORTED", "not an absolute"),
         (elsewhere("/v1/x".into()), Some(own), Some(KEY), "UNSUPPORTED", "not an absolute"),
         (with(vec![credential("PATH")]), Some(own), Some(KEY), "INVALID_CREDENTIAL", "gives it the credential"),
