@@ -127,8 +127,8 @@ pub struct Lookup {
 
 /// A manifest that cannot be used. Renders with file, line, column and remedy.
 #[derive(Debug, thiserror::Error, miette::Diagnostic)]
-#[error("stub")]
-pub struct ManifestError;
+#[error("{0}")]
+pub struct ManifestError(String);
 
 impl Lookup {
     /// Reads, merges and validates the manifest.
@@ -137,12 +137,62 @@ impl Lookup {
     ///
     /// [`ManifestError`]: every problem that can be told apart, each with its place.
     pub fn load(&self) -> Result<Manifest, ManifestError> {
-        Err(ManifestError)
+        let path = self.manifest.clone().ok_or_else(|| ManifestError("give --manifest".to_owned()))?;
+        let error = |e: &dyn std::fmt::Display| ManifestError(format!("{}: {e}", path.display()));
+        let text = std::fs::read_to_string(&path).map_err(|e| error(&e))?;
+        let value: serde_json::Value = toml::from_str(&text).map_err(|e| error(&e))?;
+        let text = |entry: &serde_json::Value, key: &str| entry[key].as_str().map(str::to_owned);
+        let adapters = value["adapter"].as_array().into_iter().flatten().map(|entry| {
+            let library = text(entry, "library").unwrap_or_default();
+            let reference = if library.contains('/') {
+                crate::loader::LibraryRef::Path(PathBuf::from(&library))
+            } else {
+                crate::loader::LibraryRef::Name(library.clone())
+            };
+            AdapterEntry {
+                id: text(entry, "id").unwrap_or_default(),
+                spec: LibrarySpec { library: reference, sha256: text(entry, "sha256") },
+                library,
+                required: entry["required"].as_bool().unwrap_or_default(),
+                config: entry.get("config").cloned().unwrap_or_else(|| serde_json::json!({})),
+            }
+        });
+        Ok(Manifest {
+            origin: Origin::Given(path.clone()),
+            sessions: Sessions { dir: self.sessions_dir(), compression: Compression::None },
+            adapters: adapters.collect(),
+            agents: BTreeMap::new(),
+            transport: Transport::default(),
+        })
     }
 
     /// The sessions folder, from a manifest that may be broken elsewhere or missing.
     #[must_use]
     pub fn sessions_dir(&self) -> PathBuf {
         self.home.join("sessions")
+    }
+}
+
+impl Manifest {
+    /// A configuration that its adapter refuses.
+    #[must_use]
+    pub fn config_error(
+        &self,
+        adapter_id: &str,
+        refusal: &dsh_plugin_api::abi::calls::ConfigRefusal,
+    ) -> ManifestError {
+        ManifestError(format!("adapter {adapter_id}: config.{}: {}", refusal.path, refusal.message))
+    }
+
+    /// A route with two owners.
+    #[must_use]
+    pub fn route_conflict(&self, route: &str, first_adapter: &str, second_adapter: &str) -> ManifestError {
+        ManifestError(format!("the route {route} has two owners: {first_adapter} and {second_adapter}"))
+    }
+
+    /// A required adapter that does not load.
+    #[must_use]
+    pub fn adapter_error(&self, adapter_id: &str, error: &dyn std::error::Error) -> ManifestError {
+        ManifestError(format!("required adapter {adapter_id}: {}", crate::loader::chain(error)))
     }
 }
