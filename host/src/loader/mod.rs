@@ -95,7 +95,6 @@ pub struct Loader {
 #[derive(Clone)]
 struct Opened {
     root: RootRef,
-    metadata: Metadata,
     descriptor: Descriptor,
 }
 
@@ -144,6 +143,7 @@ impl Loader {
             LibraryRef::Path(path) => path.clone(),
         };
         let bytes = cache::read(&path)?;
+        let metadata = vet::vet(&bytes).map_err(|unfit| LoadError::Unfit { path: path.clone(), unfit })?;
         let sha256 = cache::sha256(&bytes);
         if let Some(expected) = &spec.sha256
             && !expected.eq_ignore_ascii_case(&sha256)
@@ -153,10 +153,10 @@ impl Loader {
         // Held while opening, so that two threads do not open the same bytes twice. A panic while it was held left
         // no half-made entry: entries are inserted whole.
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        let Opened { root, metadata, descriptor } = match open.get(&sha256) {
+        let Opened { root, descriptor } = match open.get(&sha256) {
             Some(opened) => opened.clone(),
             None => {
-                let opened = self.open(&path, &sha256, &bytes)?;
+                let opened = self.open(&path, &sha256, &bytes, &metadata)?;
                 open.insert(sha256, opened.clone());
                 opened
             }
@@ -164,8 +164,7 @@ impl Loader {
         Ok(Library { path, metadata, descriptor, root })
     }
 
-    fn open(&self, path: &Path, sha256: &str, bytes: &[u8]) -> Result<Opened, LoadError> {
-        let metadata = vet::vet(bytes).map_err(|unfit| LoadError::Unfit { path: path.to_owned(), unfit })?;
+    fn open(&self, path: &Path, sha256: &str, bytes: &[u8], metadata: &Metadata) -> Result<Opened, LoadError> {
         let copy = cache::store(&self.cache, sha256, path, bytes)?;
         let path = path.to_owned();
         let root = match open::open(&copy.path) {
@@ -178,10 +177,10 @@ impl Loader {
             }
         };
         let descriptor = describe(root).map_err(|reason| LoadError::Broken { path: path.clone(), reason })?;
-        if let Some(reason) = difference(&metadata, &descriptor) {
+        if let Some(reason) = difference(metadata, &descriptor) {
             return Err(LoadError::Broken { path, reason });
         }
-        Ok(Opened { root, metadata, descriptor })
+        Ok(Opened { root, descriptor })
     }
 }
 
