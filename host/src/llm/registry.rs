@@ -113,7 +113,12 @@ impl Registry {
         Ok(registry)
     }
 
-    fn add(&mut self, manifest: &Manifest, status: &mut AdapterStatus, routes: Vec<Route>) -> Result<(), ManifestError> {
+    fn add(
+        &mut self,
+        manifest: &Manifest,
+        status: &mut AdapterStatus,
+        routes: Vec<Route>,
+    ) -> Result<(), ManifestError> {
         for route in routes {
             let name = route.info.name.clone();
             if let Some(first) = self.routes.get(&name) {

@@ -13,7 +13,12 @@ use super::vet::Unfit;
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// No folder of the search path holds the name.
-    #[error("no library {file_name} for the adapter {name:?}; {}{}; {}", Looked(looked), Near(near), remedy_not_found(file_name))]
+    #[error(
+        "no library {file_name} for the adapter {name:?}; {}{}; {}",
+        Looked(looked),
+        Near(near),
+        remedy_not_found(file_name)
+    )]
     NotFound {
         /// The name as the manifest gives it.
         name: String,
@@ -138,7 +143,9 @@ pub fn chain(error: &dyn std::error::Error) -> String {
 }
 
 fn remedy_not_found(file_name: &str) -> String {
-    format!("build the adapter and put {file_name} in one of these folders, name its folder in DSH_PLUGIN_PATH, or give `library` a path")
+    format!(
+        "build the adapter and put {file_name} in one of these folders, name its folder in DSH_PLUGIN_PATH, or give `library` a path"
+    )
 }
 
 fn linker_remedy(reason: &str) -> &'static str {

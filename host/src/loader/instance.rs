@@ -7,9 +7,7 @@ use std::sync::Arc;
 
 use dsh_plugin_api::StreamEnd;
 use dsh_plugin_api::abi::calls::{CheckHistory, ConfigRefusal, Convert, Converted, CreatedInfo, Open};
-use dsh_plugin_api::abi::{
-    Batch, BatchReader, END_COMPLETE, END_CUT, END_TIMED_OUT, Item, Reply, RootRef, Status,
-};
+use dsh_plugin_api::abi::{Batch, BatchReader, END_COMPLETE, END_CUT, END_TIMED_OUT, Item, Reply, RootRef, Status};
 use dsh_plugin_api::abi_stable::std_types::RSlice;
 use dsh_plugin_api::json;
 use dsh_plugin_api::vocab::{Chunk, Failure, FailureCode, FinishReason, InvalidReplay, ReplayDegrade};
@@ -167,7 +165,9 @@ impl Stream {
         self.reader.read(batch, |item| items.push(item));
         for item in &mut items {
             match item {
-                Item::Malformed(what) => *what = format!("adapter {} answered `{call}` with a malformed batch: {what}", self.adapter),
+                Item::Malformed(what) => {
+                    *what = format!("adapter {} answered `{call}` with a malformed batch: {what}", self.adapter)
+                }
                 Item::Chunk(Chunk::Finish { reason: FinishReason::Error { failure }, .. })
                     if failure.code == FailureCode::PluginPanic =>
                 {

@@ -205,9 +205,10 @@ fn difference(metadata: &Metadata, descriptor: &Descriptor) -> Option<String> {
         ("API", metadata.api.clone(), descriptor.api.clone()),
         ("envelope", envelope(&metadata.envelope), envelope(&descriptor.envelope)),
     ];
-    members.into_iter().find(|(_, section, code)| section != code).map(|(what, section, code)| {
-        format!("its metadata section gives the {what} {section:?}, its code {code:?}")
-    })
+    members
+        .into_iter()
+        .find(|(_, section, code)| section != code)
+        .map(|(what, section, code)| format!("its metadata section gives the {what} {section:?}, its code {code:?}"))
 }
 
 impl Library {

@@ -111,7 +111,9 @@ pub(super) fn vet(bytes: &[u8]) -> Result<Metadata, Unfit> {
             }
             mach_o(bytes)?
         }
-        FileKind::Pe32 | FileKind::Pe64 if cfg!(target_os = "windows") => return Err(Unfit::UnsupportedHost("Windows")),
+        FileKind::Pe32 | FileKind::Pe64 if cfg!(target_os = "windows") => {
+            return Err(Unfit::UnsupportedHost("Windows"));
+        }
         FileKind::Pe32 | FileKind::Pe64 => return Err(other_target("Windows")),
         _ => return Err(not_an_object(bytes)),
     };
@@ -242,7 +244,9 @@ mod tests {
 
     #[test]
     fn any_minor_version_of_the_same_major_is_accepted() {
-        for (api, accepted) in [("1.0", true), ("1.99", true), ("2.0", false), ("0.9", false), ("1", false), ("1.x", false)] {
+        for (api, accepted) in
+            [("1.0", true), ("1.99", true), ("2.0", false), ("0.9", false), ("1", false), ("1.x", false)]
+        {
             assert_eq!(judge(&Metadata { api: api.into(), ..metadata() }).is_ok(), accepted, "{api}");
         }
     }

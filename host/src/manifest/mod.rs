@@ -176,11 +176,7 @@ impl Lookup {
 impl Manifest {
     /// A configuration that its adapter refuses.
     #[must_use]
-    pub fn config_error(
-        &self,
-        adapter_id: &str,
-        refusal: &dsh_plugin_api::abi::calls::ConfigRefusal,
-    ) -> ManifestError {
+    pub fn config_error(&self, adapter_id: &str, refusal: &dsh_plugin_api::abi::calls::ConfigRefusal) -> ManifestError {
         ManifestError(format!("adapter {adapter_id}: config.{}: {}", refusal.path, refusal.message))
     }
 

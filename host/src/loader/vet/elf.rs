@@ -119,12 +119,7 @@ fn segments<E: FileHeader>(header: &E, endian: E::Endian, bytes: &[u8]) -> Resul
 }
 
 /// The linker follows the addresses of the dynamic table without looking where they lead.
-fn dynamic<S: ProgramHeader>(
-    segments: &[S],
-    endian: S::Endian,
-    bytes: &[u8],
-    loads: &[Load],
-) -> Result<(), Unfit> {
+fn dynamic<S: ProgramHeader>(segments: &[S], endian: S::Endian, bytes: &[u8], loads: &[Load]) -> Result<(), Unfit> {
     let segment = segments.iter().find(|segment| segment.p_type(endian) == elf::PT_DYNAMIC);
     let segment = segment.ok_or_else(|| Unfit::NotShared("a statically linked file"))?;
     let table = segment.dynamic(endian, bytes).map_err(damaged)?.unwrap_or_default();
