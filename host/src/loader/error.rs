@@ -95,7 +95,7 @@ pub enum LoadError {
         /// The linker's words, symbol names translated.
         reason: String,
     },
-    /// The library is open, but its root module is not that of this host.
+    /// The library is mapped, but its root module is not that of this host. None of its functions was called.
     #[error("{}: {reason}{}; rebuild it with dsh-plugin-api {}", path.display(), Report(report.as_deref()), dsh_plugin_api::API_VERSION)]
     Abi {
         /// The file.

@@ -38,7 +38,10 @@ pub(super) fn create(
             Ok(refusal) => CreateError::Config(refusal),
             Err(e) => broken(format!("a refusal that is none: {e}")),
         }),
-        Status::Panicked => Err(CreateError::Panicked(text(body))),
+        Status::Panicked => {
+            let message = text(body);
+            Err(CreateError::Panicked(message.strip_prefix("panicked ").unwrap_or(&message).to_owned()))
+        }
         Status::Unsupported => Err(broken(format!("UNSUPPORTED: {}", text(body)))),
         Status::Unknown(number) => Err(broken(format!("the unknown status {number}"))),
     }
@@ -107,11 +110,19 @@ impl Instance {
 }
 
 fn panicked(adapter: &str, place: &str, message: &str) -> Failure {
+    // The hook's text begins with the word that stands here already.
+    let message = one_line(message);
+    let message = message.strip_prefix("panicked ").unwrap_or(&message);
     Failure::new(FailureCode::PluginPanic, format!("adapter {adapter} panicked{place}: {message}"))
 }
 
+/// A text in one line; the message of a panic follows its place on a line of its own.
 fn text(body: &[u8]) -> String {
-    String::from_utf8_lossy(body).into_owned()
+    one_line(&String::from_utf8_lossy(body))
+}
+
+fn one_line(text: &str) -> String {
+    text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
 impl AdapterHandle for Instance {

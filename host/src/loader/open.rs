@@ -105,9 +105,21 @@ fn abi(error: LibraryError) -> Refusal {
         | LibraryError::InvalidCAbi { .. }
         | LibraryError::Many(_)) => {
             let report = other.to_string();
-            let last = report.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or("no reason was given");
+            let last = conclusion(&report);
             Refusal::Abi { line: format!("its root has another layout than this host's: {last}"), report }
         }
+    }
+}
+
+/// The end of a layout report, in one line: what was compared last, and the two sides.
+fn conclusion(report: &str) -> String {
+    let error = report.rfind("\nError:").map(|newline| &report[newline + "\nError:".len()..]);
+    let lines = error.unwrap_or(report).lines().map(str::trim).filter(|line| !line.is_empty());
+    let lines: Vec<&str> = lines.collect();
+    match lines.as_slice() {
+        [what, "Expected:", expected, "Found:", found] => format!("{what}: expected {expected}, found {found}"),
+        [what, ..] if error.is_some() => (*what).to_owned(),
+        lines => lines.last().copied().unwrap_or("no reason was given").to_owned(),
     }
 }
 
@@ -149,6 +161,25 @@ mod tests {
             ("", ""),
         ] {
             assert_eq!(translate(word), expected);
+        }
+    }
+
+    #[test]
+    fn a_layout_report_is_cut_to_its_conclusion() {
+        for (report, expected) in [
+            (
+                "Compared\n  a\n\nError:mismatched package\nExpected:\n  x\nFound:\n  y\n\n",
+                "mismatched package: expected x, found y",
+            ),
+            (
+                "a\nError:first\nExpected:\n1\nFound:\n2\nError:too many fields\nExpected:\n3\nFound:\n4\n",
+                "too many fields: expected 3, found 4",
+            ),
+            ("a\nError:x\nExpected:\nT {\n}\nFound:\nU {\n}\n", "x"),
+            ("\n\n the C ABI differs \n", "the C ABI differs"),
+            ("", "no reason was given"),
+        ] {
+            assert_eq!(conclusion(report), expected);
         }
     }
 

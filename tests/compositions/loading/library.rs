@@ -176,7 +176,7 @@ fn a_root_of_another_layout_is_refused_in_one_line_with_the_report_in_a_file() {
     let Err(LoadError::Abi { report: Some(report), .. }) = bench.load(&path) else { panic!("the alien was loaded") };
     let text = fs::read_to_string(report).unwrap();
     assert!(text.lines().count() > 10, "{text}");
-    assert!(bench.refusal(&path).contains("layout"));
+    assert!(bench.refusal(&path).contains("mismatched package: expected dsh-plugin-api, found dsh-fixture-alien"));
     bench.assert_alive();
 }
 

@@ -1,6 +1,6 @@
 //! ELF: what the dynamic linker of Linux relies on.
 
-use std::mem::size_of;
+use std::collections::BTreeSet;
 
 use dsh_plugin_api::abi::META_SECTION;
 use dsh_plugin_api::abi_stable::library::{AbiHeader, ROOT_MODULE_LOADER_NAME};
@@ -65,8 +65,8 @@ pub(super) fn vet(kind: FileKind, bytes: &[u8]) -> Result<Option<&[u8]>, Unfit> 
         elf::ET_CORE => return Err(Unfit::NotShared("a core dump")),
         _ => return Err(Unfit::NotShared("an ELF file of an unknown type")),
     }
-    segments(header, endian, bytes)?;
-    sections(header, endian, bytes)
+    let loads = loads(header, endian, bytes)?;
+    sections(header, endian, bytes, &loads)
 }
 
 /// Offsets that both classes share.
@@ -75,82 +75,93 @@ mod elf_offset {
     pub(super) const MACHINE: usize = 18;
 }
 
-/// A loadable segment, in memory.
+/// A loadable segment: a range of the file, and the range of memory that it becomes.
 struct Load {
+    offset: u64,
+    file_end: u64,
     start: u64,
     end: u64,
 }
 
-fn segments<E: FileHeader>(header: &E, endian: E::Endian, bytes: &[u8]) -> Result<(), Unfit> {
+impl Load {
+    /// Whether bytes of the file end up at an address.
+    fn maps(&self, offset: u64, size: u64, address: u64) -> bool {
+        let end = offset.saturating_add(size);
+        offset >= self.offset && end <= self.file_end && address.wrapping_sub(self.start) == offset - self.offset
+    }
+}
+
+/// Every segment lies inside the file, the loadable ones make sense, and the linker finds the others in them.
+fn loads<E: FileHeader>(header: &E, endian: E::Endian, bytes: &[u8]) -> Result<Vec<Load>, Unfit> {
     let segments = header.program_headers(endian, bytes).map_err(damaged)?;
     let mut loads: Vec<Load> = Vec::new();
     for segment in segments {
-        let kind = segment.p_type(endian);
-        if kind == elf::PT_INTERP {
-            return Err(Unfit::NotShared("an executable"));
-        }
         let (offset, size) = segment.file_range(endian);
-        let end = offset.checked_add(size).filter(|end| *end <= bytes.len() as u64);
-        if end.is_none() {
+        let file_end = offset.checked_add(size).filter(|end| *end <= bytes.len() as u64);
+        let file_end = file_end.ok_or_else(|| {
             let length = bytes.len();
-            return Err(damaged(format_args!(
-                "a segment needs {size} bytes from offset {offset}, the file has {length} bytes"
-            )));
-        }
-        if kind != elf::PT_LOAD {
-            continue;
+            damaged(format_args!("a segment needs {size} bytes from offset {offset}, the file has {length} bytes"))
+        })?;
+        match segment.p_type(endian) {
+            elf::PT_INTERP => return Err(Unfit::NotShared("an executable")),
+            elf::PT_LOAD => {}
+            _ => continue,
         }
         let start: u64 = segment.p_vaddr(endian).into();
         let memory: u64 = segment.p_memsz(endian).into();
         let align = segment.p_align(endian).into().max(1);
-        let end = start.checked_add(memory).filter(|_| size <= memory);
         let previous = loads.last().map_or(0, |load| load.end);
-        match end {
+        match start.checked_add(memory).filter(|_| size <= memory) {
             Some(end) if start >= previous && align.is_power_of_two() && start % align == offset % align => {
-                loads.push(Load { start, end });
+                loads.push(Load { offset, file_end, start, end });
             }
             _ => return Err(damaged(format_args!("the segment at offset {offset} makes no sense"))),
         }
     }
-    if loads.is_empty() {
-        return Err(damaged("it has no loadable segment"));
+    if !segments.iter().any(|segment| segment.p_type(endian) == elf::PT_DYNAMIC) {
+        return Err(Unfit::NotShared("a statically linked file"));
     }
-    dynamic(segments, endian, bytes, &loads)
-}
-
-/// The linker follows the addresses of the dynamic table without looking where they lead.
-fn dynamic<S: ProgramHeader>(segments: &[S], endian: S::Endian, bytes: &[u8], loads: &[Load]) -> Result<(), Unfit> {
-    let segment = segments.iter().find(|segment| segment.p_type(endian) == elf::PT_DYNAMIC);
-    let segment = segment.ok_or_else(|| Unfit::NotShared("a statically linked file"))?;
-    let table = segment.dynamic(endian, bytes).map_err(damaged)?.unwrap_or_default();
-    let mut ended = false;
-    for entry in table {
-        let (tag, value) = (entry.tag(endian), entry.val(endian));
-        if tag == elf::DT_NULL {
-            ended = true;
-            break;
-        }
-        if entry.is_address(endian) && !loads.iter().any(|load| (load.start..=load.end).contains(&value)) {
-            return Err(damaged(format_args!("an address of its dynamic table ({value:#x}) lies in no segment")));
+    for segment in segments {
+        let used = [elf::PT_PHDR, elf::PT_DYNAMIC, elf::PT_TLS, elf::PT_GNU_RELRO, elf::PT_GNU_EH_FRAME];
+        let (offset, size) = segment.file_range(endian);
+        let address: u64 = segment.p_vaddr(endian).into();
+        let end = address.saturating_add(segment.p_memsz(endian).into());
+        let rounded = |load: &Load| load.end.checked_next_multiple_of(LARGEST_PAGE).unwrap_or(u64::MAX);
+        let mapped = |load: &Load| load.maps(offset, size, address) && end <= rounded(load);
+        if size > 0 && used.contains(&segment.p_type(endian)) && !loads.iter().any(mapped) {
+            return Err(damaged(format_args!("the segment at offset {offset} is not where it should be in memory")));
         }
     }
-    if ended { Ok(()) } else { Err(damaged("its dynamic table has no end")) }
+    Ok(loads)
 }
 
-/// Checks that all sections lie inside the file and that the root is exported; returns the metadata section.
+/// The largest page of any machine that Linux runs on, to which linkers round the end of what becomes read-only.
+const LARGEST_PAGE: u64 = 0x1_0000;
+
+/// Every section lies inside the file and, where it is loaded, inside a segment; the addresses that the linker follows
+/// lead to sections; the root is exported. Returns the metadata section.
 fn sections<'data, E: FileHeader>(
     header: &E,
     endian: E::Endian,
     bytes: &'data [u8],
+    loads: &[Load],
 ) -> Result<Option<&'data [u8]>, Unfit> {
     let sections = header.sections(endian, bytes).map_err(|e| damaged(format_args!("its section table: {e}")))?;
     let mut metadata = None;
+    let mut starts = BTreeSet::new();
     for section in sections.iter() {
         let name = sections.section_name(endian, section).map_err(damaged)?;
-        let data = section.data(endian, bytes);
-        let data = data.map_err(|_| {
-            damaged(format_args!("the section {} lies outside the file", String::from_utf8_lossy(name)))
-        })?;
+        let place = |place: &str| damaged(format_args!("the section {} lies {place}", String::from_utf8_lossy(name)));
+        let data = section.data(endian, bytes).map_err(|_| place("outside the file"))?;
+        if section.sh_flags(endian).contains(elf::SHF_ALLOC) {
+            let address: u64 = section.sh_addr(endian).into();
+            starts.insert(address);
+            if let Some((offset, size)) = section.file_range(endian).filter(|(_, size)| *size > 0)
+                && !loads.iter().any(|load| load.maps(offset, size, address))
+            {
+                return Err(place("outside the segments"));
+            }
+        }
         if name == META_SECTION.as_bytes() {
             metadata = Some(data);
         }
@@ -158,6 +169,7 @@ fn sections<'data, E: FileHeader>(
     if metadata.is_none() {
         return Ok(None);
     }
+    dynamic(header, endian, bytes, &starts)?;
     let symbols = sections.symbols(endian, bytes, elf::SHT_DYNSYM).map_err(damaged)?;
     let root = symbols.iter().find(|symbol| {
         symbol.is_definition(endian, symbols.strings())
@@ -167,4 +179,21 @@ fn sections<'data, E: FileHeader>(
         Some(root) if root.st_size(endian).into() >= size_of::<AbiHeader>() as u64 => Ok(metadata),
         _ => Err(Unfit::NoRoot),
     }
+}
+
+/// The linker follows the addresses of the dynamic table without looking where they lead. Each is that of a section;
+/// only the initialiser and finaliser may be functions anywhere.
+fn dynamic<E: FileHeader>(header: &E, endian: E::Endian, bytes: &[u8], starts: &BTreeSet<u64>) -> Result<(), Unfit> {
+    for segment in header.program_headers(endian, bytes).map_err(damaged)? {
+        let Some(table) = segment.dynamic(endian, bytes).map_err(damaged)? else { continue };
+        let length = table.iter().position(|entry| entry.tag(endian) == elf::DT_NULL);
+        let length = length.ok_or_else(|| damaged("its dynamic table has no end"))?;
+        for entry in &table[..length] {
+            let (tag, value) = (entry.tag(endian), entry.val(endian));
+            if entry.is_address(endian) && tag != elf::DT_INIT && tag != elf::DT_FINI && !starts.contains(&value) {
+                return Err(damaged(format_args!("an address of its dynamic table ({value:#x}) leads nowhere")));
+            }
+        }
+    }
+    Ok(())
 }
