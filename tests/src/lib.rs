@@ -68,6 +68,14 @@ pub fn built() -> &'static Built {
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| env!("CARGO").into()));
         cargo.args(["build", "--workspace", "--quiet", "--profile", profile, "--manifest-path"]).arg(manifest);
         cargo.arg("--target-dir").arg(folder.parent().unwrap());
+        // Cargo describes the package under test to its tests. Build scripts that look at these variables would run
+        // again, and what depends on them would be rebuilt, at every change between cargo and this.
+        for (name, _) in std::env::vars_os() {
+            let described = ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "CARGO_CRATE_", "CARGO_PRIMARY_"];
+            if name.to_str().is_some_and(|name| described.iter().any(|prefix| name.starts_with(prefix))) {
+                cargo.env_remove(name);
+            }
+        }
         let status = cargo.status().unwrap();
         assert!(status.success(), "cargo build --workspace failed");
         Built { dsh: folder.join(format!("dsh{}", std::env::consts::EXE_SUFFIX)), folder }

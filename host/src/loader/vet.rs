@@ -1,12 +1,13 @@
 //! Judges the bytes of a library before anything of it is mapped.
 //!
 //! `dlopen` believes what a file says: one that was cut off in the middle kills the process with SIGBUS, and one for
-//! another CPU is reported as missing. What is checked here is therefore everything that the dynamic linker reads
-//! before a fault can be caught: the format and target, that every segment, section and table lies inside the file,
-//! that the root is exported, and the adapter's own metadata.
+//! another CPU is reported as missing. What is checked here is therefore the format and target, that every segment and
+//! section lies inside the file and maps to where it should be, that the dynamic table leads to sections, that the
+//! root is exported, and the adapter's own metadata.
 //!
-//! This finds damage and mistakes, not malice. A file that passes still runs as part of the host: whoever does not
-//! trust its origin pins its sha256.
+//! This finds files that are cut off, misplaced, or made for another host. It does not find every changed byte (a
+//! wrong size in the dynamic table, a wrong instruction), and it does not find malice: a file that passes runs as part
+//! of the host. Against both there is the manifest's sha256 pin.
 
 use std::fmt;
 
