@@ -46,7 +46,7 @@ impl Context {
     ///
     /// Exit code 2 with every problem and its place.
     pub fn manifest(&self) -> Result<Manifest, CommandError> {
-        self.lookup.load().map_err(CommandError::usage)
+        self.lookup.load().map_err(|e| CommandError::usage(e.into_report()))
     }
 
     /// The routes of a manifest.
@@ -55,7 +55,7 @@ impl Context {
     ///
     /// Exit code 2: a required adapter that fails, a route with two owners, a refused configuration.
     pub fn registry(&self, manifest: &Manifest) -> Result<Registry, CommandError> {
-        Registry::load(manifest, &Loader::new(self.home())).map_err(CommandError::usage)
+        Registry::load(manifest, &Loader::new(self.home())).map_err(|e| CommandError::usage(e.into_report()))
     }
 
     /// Everything that sessions need.
@@ -66,7 +66,8 @@ impl Context {
     pub fn composition(&self) -> Result<Arc<Composition>, CommandError> {
         let manifest = self.manifest()?;
         let registry = self.registry(&manifest)?;
-        let client = Client::new(manifest.transport).map_err(|e| CommandError::usage_text(e.message, ""))?;
+        let client = Client::new(manifest.transport)
+            .map_err(|e| CommandError::usage_text(e.message, "check the proxy variables of the environment"))?;
         let store = Store::new(&manifest.sessions.dir);
         Ok(Arc::new(Composition { manifest, registry, client, store }))
     }

@@ -1,19 +1,123 @@
 //! `dsh manifest`
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Subcommand;
+use dsh_plugin_api::vocab::Failure;
 
 use super::{CommandError, Context};
+use crate::llm::registry::{Registry, Route};
+use crate::manifest::{Manifest, Origin, Trust, json_schema};
 
 /// `dsh manifest …`
 #[derive(Debug, Subcommand)]
 pub enum ManifestCommand {
     /// Validate the manifest and load what it names
     Check,
+    /// Print the JSON Schema of the manifest, for editors
+    Schema,
+    /// Trust the manifest in the current folder, once, to load libraries by path
+    Trust,
 }
 
 pub(super) fn run(context: &Context, command: ManifestCommand) -> Result<ExitCode, CommandError> {
-    let _ = (context, command);
-    Err(CommandError::failed_text("stub"))
+    match command {
+        ManifestCommand::Check => check(context),
+        ManifestCommand::Schema => schema(),
+        ManifestCommand::Trust => trust(context),
+    }
+}
+
+/// Strict: also an adapter that is not required must load, and each agent's model must have a route.
+fn check(context: &Context) -> Result<ExitCode, CommandError> {
+    let manifest = context.manifest()?;
+    let registry = context.registry(&manifest)?;
+    print(&summary(&manifest, &registry))?;
+    let failed: Vec<&str> =
+        registry.adapters.iter().filter(|adapter| adapter.error.is_some()).map(|adapter| adapter.id.as_str()).collect();
+    if !failed.is_empty() {
+        return Err(CommandError::usage_text(
+            format!("adapters that cannot be used: {}", failed.join(", ")),
+            "the reasons stand above; the host runs without them, a check does not pass",
+        ));
+    }
+    for (name, agent) in &manifest.agents {
+        if let Some(model) = &agent.model
+            && let Err(Failure { message, .. }) = registry.resolve(model).map(|_| ())
+        {
+            return Err(CommandError::usage(manifest.model_error(name, &message).into_report()));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn summary(manifest: &Manifest, registry: &Registry) -> String {
+    let mut lines = Vec::new();
+    let found = match &manifest.origin {
+        Origin::Given(_) => "",
+        Origin::CurrentFolder(_) => " (in the current folder)",
+        Origin::Home(_) => " (in the home folder)",
+        Origin::BuiltIn => " (no loader.toml was found)",
+    };
+    for (at, file) in manifest.files().enumerate() {
+        lines.push(if at == 0 { format!("manifest  {file}{found}") } else { format!("overlay   {file}") });
+    }
+    lines.push(format!("sessions  {}", manifest.sessions.dir.display()));
+    for adapter in &registry.adapters {
+        let version = adapter.version.as_deref().map(|version| format!(" {version}")).unwrap_or_default();
+        lines.push(format!("adapter   {}: {}{version}", adapter.id, adapter.library));
+        if let Some(error) = &adapter.error {
+            lines.push(format!("  cannot be used: {error}"));
+        }
+        let width = adapter.routes.iter().map(|route| route.chars().count()).max().unwrap_or_default();
+        for name in &adapter.routes {
+            let needs = registry.routes.get(name).map(|route| credential(route)).unwrap_or_default();
+            lines.push(format!("  {name:width$}  {needs}"));
+        }
+    }
+    for (name, agent) in &manifest.agents {
+        let model = agent.model.as_deref().unwrap_or("no model: name one with -m PROVIDER/MODEL");
+        lines.push(format!("agent     {name}: {model}"));
+    }
+    lines.join("\n")
+}
+
+fn credential(route: &Route) -> String {
+    match &route.credential {
+        None => "no credential".to_owned(),
+        Some(name) if std::env::var_os(name).is_some_and(|value| !value.is_empty()) => format!("{name} is set"),
+        Some(name) => format!("{name} is not set"),
+    }
+}
+
+fn schema() -> Result<ExitCode, CommandError> {
+    let text = serde_json::to_string_pretty(&json_schema())
+        .map_err(|e| CommandError::failed_text(format!("the schema cannot be written as JSON: {e}")))?;
+    print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn trust(context: &Context) -> Result<ExitCode, CommandError> {
+    match context.lookup.trust().map_err(|e| CommandError::usage(e.into_report()))? {
+        Trust::NotNeeded => print("no manifest of the current folder is in use, so none needs trust")?,
+        Trust::Marked { manifest, libraries } => {
+            let mut text = format!("{} is trusted until it changes", manifest.display());
+            for library in libraries {
+                text.push_str(&format!("\n  it loads {library}"));
+            }
+            print(&text)?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A reader that went away, as `head` does, is no failure.
+fn print(text: &str) -> Result<(), CommandError> {
+    match writeln!(std::io::stdout(), "{text}") {
+        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(CommandError::failed_text(format!("stdout cannot be written: {e}")))
+        }
+        _ => Ok(()),
+    }
 }

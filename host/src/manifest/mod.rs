@@ -1,9 +1,55 @@
 //! The manifest: `loader.toml`, its overlays, and where each value stands.
+//!
+//! [`Lookup::load`] finds the files, parses them, merges the overlays over the manifest and validates the result. It
+//! promises that a [`Manifest`] is sound as far as the host can tell without loading anything, and that whatever is
+//! wrong is told with file, line, column and what would be right: all problems at once, not the first one. What only an
+//! adapter can judge is put at its place later, by [`Manifest::config_error`] and its siblings.
+//!
+//! Rules of the format:
+//!
+//! - **Overlays.** Tables merge deep. `[[adapter]]` entries are matched by `id` and merge deep; one with a new id is
+//!   appended. Every other value, arrays included, replaces the one before. `version` is optional in an overlay.
+//! - **Paths** (`sessions.dir`, a `library` with a separator or with `.`, `~` or `$` in front) start from the folder of
+//!   the file that names them. `~/` is the user's home, `$NAME` and `${NAME}` are environment variables, `$$` is a
+//!   plain dollar. A variable that is not set is an error at its place. Nowhere else is anything expanded.
+//! - **Credentials** in `[adapter.config.providers.ROUTE]` are references: `NAME`, `$NAME` or `${NAME}`, in capitals,
+//!   digits and `_`. The adapter gets the plain name. Anything else is an error that does not show the text, since it
+//!   may be the secret itself; source lines in reports have such text masked.
+//! - **Trust.** See [`Trust`].
+
+mod blame;
+mod document;
+mod files;
+mod paths;
+mod place;
+mod problem;
+mod read;
+mod schema;
+#[cfg(test)]
+mod tests;
+mod tree;
+mod trust;
+mod words;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::loader::LibrarySpec;
+use document::Document;
+use paths::Surroundings;
+use place::Source;
+use problem::Finding;
+
+pub use problem::{Code, ManifestError, Problem};
+pub use schema::json_schema;
+pub use trust::Trust;
+
+/// Names that `tools` of an agent may hold: the tools of this build.
+pub const BUILT_IN_TOOLS: &[&str] = &["bash"];
+
+/// `max_steps` of an agent that names none.
+pub const DEFAULT_MAX_STEPS: u32 = 100;
 
 /// How the manifest was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,12 +77,14 @@ pub struct Manifest {
     pub agents: BTreeMap<String, Agent>,
     /// `[transport]`
     pub transport: Transport,
+    /// The files and places that it was read from.
+    document: Arc<Document>,
 }
 
 /// `[sessions]`
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sessions {
-    /// Folder of the session logs, absolute.
+    /// Folder of the session logs, absolute; `sessions` under the home folder when the manifest names none.
     pub dir: PathBuf,
     /// How logs are stored.
     pub compression: Compression,
@@ -66,22 +114,36 @@ pub struct AdapterEntry {
 }
 
 /// `[agent]`
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Agent {
     /// `model`: `provider/model`.
     pub model: Option<String>,
-    /// `tools`: names of built-in tools.
+    /// `tools`: names of built-in tools; none when absent.
     pub tools: Vec<String>,
     /// `system`: text in place of the built-in system prompt.
     pub system: Option<String>,
     /// `max_tokens`: output limit per request, in tokens.
     pub max_tokens: Option<u64>,
-    /// `temperature`
+    /// `temperature`: from 0 to 2.
     pub temperature: Option<f64>,
-    /// `reasoning_effort`
+    /// `reasoning_effort`: `minimal`, `low`, `medium`, `high`, `xhigh` or `max`; absent and `off` are `None`.
     pub reasoning_effort: Option<String>,
-    /// `max_steps`: requests per turn before the turn is ended; 0 means no limit.
+    /// `max_steps`: requests per turn before the turn is ended; 0 means no limit. [`DEFAULT_MAX_STEPS`] when absent.
     pub max_steps: u32,
+}
+
+impl Default for Agent {
+    fn default() -> Self {
+        Self {
+            model: None,
+            tools: Vec::new(),
+            system: None,
+            max_tokens: None,
+            temperature: None,
+            reasoning_effort: None,
+            max_steps: DEFAULT_MAX_STEPS,
+        }
+    }
 }
 
 /// `[transport]`, all in milliseconds but `max_retries`.
@@ -125,11 +187,6 @@ pub struct Lookup {
     pub home: PathBuf,
 }
 
-/// A manifest that cannot be used. Renders with file, line, column and remedy.
-#[derive(Debug, thiserror::Error, miette::Diagnostic)]
-#[error("{0}")]
-pub struct ManifestError(String);
-
 impl Lookup {
     /// Reads, merges and validates the manifest.
     ///
@@ -137,58 +194,100 @@ impl Lookup {
     ///
     /// [`ManifestError`]: every problem that can be told apart, each with its place.
     pub fn load(&self) -> Result<Manifest, ManifestError> {
-        let path = self.manifest.clone().ok_or_else(|| ManifestError("give --manifest".to_owned()))?;
-        let error = |e: &dyn std::fmt::Display| ManifestError(format!("{}: {e}", path.display()));
-        let text = std::fs::read_to_string(&path).map_err(|e| error(&e))?;
-        let value: serde_json::Value = toml::from_str(&text).map_err(|e| error(&e))?;
-        let text = |entry: &serde_json::Value, key: &str| entry[key].as_str().map(str::to_owned);
-        let adapters = value["adapter"].as_array().into_iter().flatten().map(|entry| {
-            let library = text(entry, "library").unwrap_or_default();
-            let reference = if library.contains('/') {
-                crate::loader::LibraryRef::Path(PathBuf::from(&library))
-            } else {
-                crate::loader::LibraryRef::Name(library.clone())
-            };
-            AdapterEntry {
-                id: text(entry, "id").unwrap_or_default(),
-                spec: LibrarySpec { library: reference, sha256: text(entry, "sha256") },
-                library,
-                required: entry["required"].as_bool().unwrap_or_default(),
-                config: entry.get("config").cloned().unwrap_or_else(|| serde_json::json!({})),
+        self.load_in(&Surroundings::of_process())
+    }
+
+    fn load_in(&self, around: &Surroundings) -> Result<Manifest, ManifestError> {
+        let origin = files::find(self, around);
+        let document = Document::read(&origin, self, around)?;
+        let trusted = match (&origin, document.sources.first()) {
+            (Origin::CurrentFolder(_), Some(source)) => {
+                trust::mark(&self.home, source).is_some_and(|mark| mark.exists())
             }
-        });
-        Ok(Manifest {
-            origin: Origin::Given(path.clone()),
-            sessions: Sessions { dir: self.sessions_dir(), compression: Compression::None },
-            adapters: adapters.collect(),
-            agents: BTreeMap::new(),
-            transport: Transport::default(),
-        })
+            _ => true,
+        };
+        Manifest::build(origin, document, &self.home, trusted, around)
     }
 
     /// The sessions folder, from a manifest that may be broken elsewhere or missing.
+    ///
+    /// The last file that names one in a form that can be made out decides; `sessions` under the home folder else.
     #[must_use]
     pub fn sessions_dir(&self) -> PathBuf {
-        self.home.join("sessions")
+        document::sessions_dir(self, &Surroundings::of_process())
+    }
+
+    /// Marks the manifest of this lookup as trusted, so that it may load libraries by path when it is merely found in
+    /// the current folder.
+    ///
+    /// # Errors
+    ///
+    /// A manifest that is not valid, or a home folder that cannot be written.
+    pub fn trust(&self) -> Result<Trust, ManifestError> {
+        self.trust_in(&Surroundings::of_process())
+    }
+
+    fn trust_in(&self, around: &Surroundings) -> Result<Trust, ManifestError> {
+        let origin = files::find(self, around);
+        let (Origin::CurrentFolder(path) | Origin::Given(path)) = &origin else { return Ok(Trust::NotNeeded) };
+        let path = around.cwd.join(path);
+        let document = Document::read(&origin, self, around)?;
+        let source = document.sources.first().cloned();
+        let libraries = Manifest::parts(&document, &self.home, around)?
+            .library_paths
+            .into_iter()
+            .filter(|(place, _)| place.file == 0)
+            .map(|(_, library)| library)
+            .collect();
+        if let Some(source) = source {
+            trust::write(&self.home, &source).map_err(|problem| ManifestError::of(vec![problem]))?;
+        }
+        Ok(Trust::Marked { manifest: path, libraries })
     }
 }
 
 impl Manifest {
-    /// A configuration that its adapter refuses.
-    #[must_use]
-    pub fn config_error(&self, adapter_id: &str, refusal: &dsh_plugin_api::abi::calls::ConfigRefusal) -> ManifestError {
-        ManifestError(format!("adapter {adapter_id}: config.{}: {}", refusal.path, refusal.message))
+    /// A manifest from its text, for a composition that stands in no file. Relative paths start from `home`.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Lookup::load`]; the file is called `name`.
+    pub fn from_text(name: &str, text: &str, home: &Path) -> Result<Self, ManifestError> {
+        let source = Source::new(name, None, home.to_owned(), text);
+        let document = Document::merge(vec![source], Vec::new())?;
+        Self::build(Origin::BuiltIn, document, home, true, &Surroundings::of_process())
     }
 
-    /// A route with two owners.
-    #[must_use]
-    pub fn route_conflict(&self, route: &str, first_adapter: &str, second_adapter: &str) -> ManifestError {
-        ManifestError(format!("the route {route} has two owners: {first_adapter} and {second_adapter}"))
+    fn parts(document: &Document, home: &Path, around: &Surroundings) -> Result<read::Parts, ManifestError> {
+        read::read(&document.root, &document.sources, home, around)
+            .map_err(|findings: Vec<Finding>| ManifestError::new(findings, &document.sources))
     }
 
-    /// A required adapter that does not load.
-    #[must_use]
-    pub fn adapter_error(&self, adapter_id: &str, error: &dyn std::error::Error) -> ManifestError {
-        ManifestError(format!("required adapter {adapter_id}: {}", crate::loader::chain(error)))
+    fn build(
+        origin: Origin,
+        document: Document,
+        home: &Path,
+        trusted: bool,
+        around: &Surroundings,
+    ) -> Result<Self, ManifestError> {
+        let parts = Self::parts(&document, home, around)?;
+        // Libraries of overlays were named on the command line by whoever runs this.
+        let asked = parts.library_paths.iter().find(|(place, _)| place.file == 0).filter(|_| !trusted);
+        if let Some((place, library)) = asked {
+            return Err(ManifestError::new(vec![trust::untrusted(*place, library)], &document.sources));
+        }
+        Ok(Self {
+            origin,
+            sessions: parts.sessions,
+            adapters: parts.adapters,
+            agents: parts.agents,
+            transport: parts.transport,
+            document: Arc::new(document),
+        })
+    }
+
+    /// The files that it was read from, as the user knows them: the manifest, then the overlays.
+    pub fn files(&self) -> impl Iterator<Item = &str> {
+        self.document.sources.iter().map(|source| source.name.as_str())
     }
 }
