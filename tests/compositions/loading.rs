@@ -73,9 +73,8 @@ fn replace(bytes: &mut [u8], old: &[u8], new: &[u8]) {
 
 /// Replaces a text in the metadata section only.
 fn replace_in_metadata(bytes: &mut [u8], old: &[u8], new: &[u8]) {
-    let magic = b"DSHMETA1\0";
-    // The magic also stands in the code that checks it; the section is the one that a length and JSON follow.
-    let starts = (0..bytes.len() - 1024).filter(|at| bytes[*at..].starts_with(&magic[..8]));
-    let start = starts.filter(|at| bytes[at + 12] == b'{').next().expect("the library has a metadata section");
+    // The magic also stands in the code that checks it; the section is where a length and JSON follow.
+    let section = |at: &usize| bytes[*at..].starts_with(b"DSHMETA1") && bytes[at + 12] == b'{';
+    let start = (0..bytes.len() - 1024).find(section).expect("the library has a metadata section");
     replace(&mut bytes[start..start + 1024], old, new);
 }

@@ -1,9 +1,12 @@
 //! Loading adapters: find the library, vet a cached copy, open it, make an instance.
 //!
-//! The order matters, and each step has a file: [`search`] finds the file of a name, [`cache`] reads it once and keeps
-//! the copy that is opened, [`vet`] judges those bytes before anything is mapped, [`open`] maps the copy and takes its
-//! root, [`instance`] turns the root's bytes into typed calls. Nothing a library file holds can end the host before
-//! its code runs; what its code may do is said in [`open`].
+//! The order matters, and each step has a file: `search` finds the file of a name, `cache` reads it once and keeps the
+//! copy that is opened, `vet` judges those bytes before anything is mapped, `open` maps the copy and takes its root,
+//! `instance` turns the root's bytes into typed calls.
+//!
+//! What it promises: a file that is missing, cut off, for another host, or no adapter is refused with a reason and a
+//! remedy, and the host lives. What it cannot promise: that the code of a file that passes is sound. Loading runs it
+//! in this process.
 
 mod cache;
 mod error;
