@@ -78,6 +78,7 @@ enum Command {
 #[must_use]
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
+    init_tracing();
     let context = match Context::new(&cli.global) {
         Ok(context) => context,
         Err(error) => return error.report(),
@@ -97,5 +98,43 @@ pub fn main() -> ExitCode {
     match result {
         Ok(code) => code,
         Err(error) => error.report(),
+    }
+}
+
+/// Diagnostics go to stderr; `DSH_LOG` takes filter directives such as `dsh_host=debug`.
+fn init_tracing() {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("DSH_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_target(false)
+        .without_time()
+        .compact()
+        .init();
+}
+
+/// Runs the asynchronous part of a command.
+fn block_on<T>(work: impl Future<Output = Result<T, CommandError>>) -> Result<T, CommandError> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(|e| CommandError::failed_text(format!("the system refuses threads: {e}")))?;
+    let result = runtime.block_on(work);
+    // A blocking read of stdin cannot be cancelled; nothing durable waits for it.
+    runtime.shutdown_background();
+    result
+}
+
+/// Waits for SIGINT or SIGTERM.
+async fn interrupted() {
+    use tokio::signal::unix::{SignalKind, signal};
+    match signal(SignalKind::terminate()) {
+        Ok(mut terminate) => tokio::select! {
+            _ = tokio::signal::ctrl_c() => {}
+            _ = terminate.recv() => {}
+        },
+        Err(_) => drop(tokio::signal::ctrl_c().await),
     }
 }
