@@ -1,1 +1,350 @@
-//! stub
+//! Lines: how events stand in a file, and what a line that is damaged still holds.
+//!
+//! [`scan`] reads every complete record of a line, also behind NUL bytes, behind a fragment and behind another record.
+//! [`encode`] writes events, runs of deltas as packed rows. What `encode` writes, `scan` and [`Record::into_events`]
+//! give back exactly.
+
+use std::borrow::{Borrow, Cow};
+
+use dsh_plugin_api::json::{self, Object};
+
+use super::event::{Event, Header};
+use super::row::{self, Delta};
+
+/// Runs shorter than this stay plain events.
+const SHORTEST_ROW: usize = 3;
+
+/// Largest number that JSON written by JavaScript holds exactly; a greater seq or time is damage.
+const GREATEST_INTEGER: u64 = 1 << 53;
+
+/// One JSON object of a line with a `type`.
+#[derive(Debug, Clone)]
+pub struct Record {
+    /// `type`
+    pub kind: String,
+    /// The other members.
+    members: Object,
+}
+
+/// What a line holds.
+#[derive(Debug, Default)]
+pub struct Scan {
+    /// Its records, in order.
+    pub records: Vec<Record>,
+    /// What is damaged, the gravest first: a stable name and words for a person. At most one of each name.
+    pub damage: Option<Damage>,
+    /// Length in bytes of the line up to the end of its last complete record. What follows is a fragment, or blank.
+    pub sound: usize,
+    /// True when something that is no blank follows the last complete record.
+    pub torn: bool,
+}
+
+/// What is wrong with a line. The order is that of gravity: a line reports its gravest damage.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Damage {
+    /// Bytes that are not UTF-8 were read as U+FFFD.
+    InvalidUtf8,
+    /// Several records without a newline between them.
+    JoinedRecords(usize),
+    /// NUL bytes, as a file system leaves them after a power loss.
+    NulPadding(usize),
+    /// A part that is no record, with the reason.
+    Unreadable(String),
+}
+
+/// Reads a line, given without its newline.
+#[must_use]
+pub fn scan(line: &[u8]) -> Scan {
+    let mut scan = Scan::default();
+    let text = String::from_utf8_lossy(line);
+    if let Cow::Owned(_) = text {
+        scan.note(Damage::InvalidUtf8);
+    }
+    let mut resync = Resync::new(&text);
+    let mut at = 0;
+    let mut sound = 0;
+    loop {
+        at = skip_blank(&text, at, &mut scan);
+        if at == text.len() {
+            break;
+        }
+        match read_value(&text[at..]) {
+            Ok((record, length)) => {
+                at += length;
+                match record {
+                    Some(record) => {
+                        scan.records.push(record);
+                        sound = at;
+                    }
+                    None => scan.note(Damage::Unreadable("a value that is no record".to_owned())),
+                }
+            }
+            Err(error) => {
+                scan.note(Damage::Unreadable(error.to_string()));
+                match resync.next_record(at + 1) {
+                    Some(next) => at = next,
+                    None => break,
+                }
+            }
+        }
+    }
+    if scan.records.len() > 1 {
+        scan.note(Damage::JoinedRecords(scan.records.len()));
+    }
+    scan.torn = text[sound..].chars().any(|c| !is_space(c));
+    scan.sound = if scan.torn { original_offset(line, sound) } else { line.len() };
+    scan
+}
+
+impl Scan {
+    fn note(&mut self, damage: Damage) {
+        match &self.damage {
+            // The first reason of several is the place where reading failed.
+            Some(known) if *known > damage || matches!((known, &damage), (Damage::Unreadable(_), _)) => {}
+            _ => self.damage = Some(damage),
+        }
+    }
+}
+
+const fn is_space(c: char) -> bool {
+    matches!(c, ' ' | '\t' | '\r' | '\n')
+}
+
+/// The next position that is neither white space nor NUL.
+fn skip_blank(text: &str, at: usize, scan: &mut Scan) -> usize {
+    let rest = &text[at..];
+    let trimmed = rest.trim_start_matches(|c| is_space(c) || c == '\0');
+    let skipped = &rest[..rest.len() - trimmed.len()];
+    let nuls = skipped.bytes().filter(|byte| *byte == 0).count();
+    if nuls > 0 {
+        scan.note(Damage::NulPadding(nuls));
+    }
+    at + skipped.len()
+}
+
+/// The JSON value at the start of the text and its length; `None` for a value that is no record.
+fn read_value(text: &str) -> serde_json::Result<(Option<Record>, usize)> {
+    if !text.starts_with('{') {
+        // Values that are no objects are read to step over them whole.
+        let mut values = serde_json::Deserializer::from_str(text).into_iter::<serde::de::IgnoredAny>();
+        return match values.next() {
+            Some(Err(error)) => Err(error),
+            Some(Ok(_)) | None => Ok((None, values.byte_offset().max(1))),
+        };
+    }
+    let mut values = serde_json::Deserializer::from_str(text).into_iter::<Object>();
+    let mut members = match values.next() {
+        Some(Ok(members)) => members,
+        Some(Err(error)) => return Err(error),
+        None => Object::new(),
+    };
+    let length = values.byte_offset();
+    let kind = members.take_as::<String>("type");
+    Ok((kind.map(|kind| Record { kind, members }), length))
+}
+
+/// Finds complete records behind a fragment.
+///
+/// A record is taken only where it begins with its `type`, has a data object, and ends the line or is followed by the
+/// next record: an object nested in the fragment is followed by a comma or a bracket.
+struct Resync<'a> {
+    text: &'a str,
+    /// Bytes that may still be read in vain, so that a hostile line costs linear time.
+    budget: usize,
+}
+
+impl<'a> Resync<'a> {
+    fn new(text: &'a str) -> Self {
+        Self { text, budget: text.len().saturating_mul(8).saturating_add(1 << 20) }
+    }
+
+    fn next_record(&mut self, from: usize) -> Option<usize> {
+        // `from` may stand inside a character; an opening brace never does.
+        let bytes = self.text.as_bytes();
+        let mut at = from;
+        loop {
+            at += bytes.get(at..)?.iter().position(|byte| *byte == b'{')?;
+            let rest = &self.text[at..];
+            if rest[1..].trim_start_matches(is_space).starts_with("\"type\"") {
+                let read = self.budget.checked_sub(rest.len());
+                match read_value(rest) {
+                    Ok((Some(record), length)) if record.is_whole() && ends_or_opens(&rest[length..]) => {
+                        return Some(at);
+                    }
+                    _ => self.budget = read?,
+                }
+            }
+            at += 1;
+        }
+    }
+}
+
+fn ends_or_opens(rest: &str) -> bool {
+    let rest = rest.trim_start_matches(|c| is_space(c) || c == '\0');
+    rest.is_empty() || rest.starts_with('{')
+}
+
+/// The offset in bytes that `offset` in the lossy text of these bytes stands for.
+fn original_offset(bytes: &[u8], offset: usize) -> usize {
+    let (mut lossy, mut original) = (0, 0);
+    for chunk in bytes.utf8_chunks() {
+        if offset <= lossy + chunk.valid().len() {
+            return original + (offset - lossy);
+        }
+        lossy += chunk.valid().len();
+        original += chunk.valid().len();
+        if !chunk.invalid().is_empty() {
+            lossy += char::REPLACEMENT_CHARACTER.len_utf8();
+            original += chunk.invalid().len();
+        }
+    }
+    original
+}
+
+/// A header, or why there is none.
+#[derive(Debug)]
+pub enum HeaderRecord {
+    /// A header of a version that this build reads.
+    Known {
+        /// The header.
+        header: Header,
+        /// What it lacks.
+        flaw: Option<&'static str>,
+    },
+    /// A header of another version, with the version as written.
+    Newer(String),
+}
+
+/// The place of a record's first event.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Place {
+    /// For an event without `seq`.
+    pub seq: u64,
+    /// For an event without `time`.
+    pub time: u64,
+}
+
+/// Events of one record.
+#[derive(Debug)]
+pub struct Events {
+    /// The `seq` or `seq0` that was written, where one was.
+    pub stored_seq: Option<u64>,
+    /// The events, numbered from the `seq` of the place that was given.
+    pub events: Vec<Event>,
+    /// What is wrong with the record although it could be read.
+    pub flaw: Option<String>,
+}
+
+impl Record {
+    /// True for a session header.
+    #[must_use]
+    pub fn is_header(&self) -> bool {
+        self.kind == "session"
+    }
+
+    /// True when it has what every record has; asked of records that stand behind a fragment.
+    fn is_whole(&self) -> bool {
+        self.is_header() && self.members.get("version").is_some()
+            || self.members.get("data").is_some_and(|data| data.get().starts_with('{'))
+    }
+
+    /// Reads a header. `id` is used where it has none.
+    #[must_use]
+    pub fn into_header(self, id: &str) -> HeaderRecord {
+        let mut members = self.members;
+        let version = members.take("version").map(|version| version.get().to_owned());
+        let mut flaw = None;
+        match version {
+            None => flaw = Some("the header names no version; it is read as version 0"),
+            Some(version) if version == Header::VERSION.to_string() => {}
+            Some(version) => return HeaderRecord::Newer(version),
+        }
+        let id = members.take_as("id").unwrap_or_else(|| {
+            flaw = Some("the header has no id; the file name stands for it");
+            id.to_owned()
+        });
+        let created_at = members.take_as("createdAt").unwrap_or_else(|| {
+            flaw = Some("the header has no createdAt");
+            0
+        });
+        let cwd = members.take_as("cwd");
+        HeaderRecord::Known { header: Header { id, created_at, cwd, extra: members }, flaw }
+    }
+
+    /// The events of this record, numbered from `place`.
+    ///
+    /// # Errors
+    ///
+    /// A packed row whose pieces cannot be read, with the reason.
+    pub fn into_events(mut self, place: Place) -> Result<Events, String> {
+        let packed = row::is_row(&self.kind);
+        let (seq, time) = if packed { ("seq0", "time0") } else { ("seq", "time") };
+        let mut flaw = None;
+        let mut integer = |members: &mut Object, name: &str| {
+            let written = members.take(name)?;
+            let number = json::from_str(written.get()).ok().filter(|number| *number < GREATEST_INTEGER);
+            if number.is_none() {
+                flaw = Some(format!("{name} is no usable integer; it was derived from the records before"));
+            }
+            number
+        };
+        let stored_seq = integer(&mut self.members, seq);
+        let time = integer(&mut self.members, time).unwrap_or(place.time);
+        let data = self.members.take("data");
+        if packed {
+            let data = data.ok_or("the packed row has no data")?;
+            let expanded = row::expand(&self.kind, data.get(), place.seq, time, &self.members)?;
+            return Ok(Events { stored_seq, events: expanded.events, flaw: flaw.or(expanded.flaw) });
+        }
+        let data = data.unwrap_or_else(row::null);
+        let event = Event { kind: self.kind, seq: place.seq, time, data, extra: self.members };
+        Ok(Events { stored_seq, events: vec![event], flaw })
+    }
+}
+
+/// Appends the lines of these events, each with its newline. A `seq` in the file is the event's plus `offset`.
+pub fn encode<E: Borrow<Event>>(events: &[E], offset: i64, out: &mut String) {
+    let stored = |event: &Event| event.seq.saturating_add_signed(offset);
+    let mut rest = events;
+    while let Some(first) = rest.first() {
+        let run = delta_run(rest);
+        if run.len() >= SHORTEST_ROW {
+            row::write(&run, stored(first.borrow()), out);
+            out.push('\n');
+            rest = &rest[run.len()..];
+            continue;
+        }
+        let (plain, others) = rest.split_at(run.len().max(1));
+        for event in plain {
+            encode_plain(event.borrow(), stored(event.borrow()), out);
+            out.push('\n');
+        }
+        rest = others;
+    }
+}
+
+fn encode_plain(event: &Event, seq: u64, out: &mut String) {
+    use std::fmt::Write;
+    let Event { kind, time, data, extra, .. } = event;
+    // Writing to a string cannot fail.
+    let _ = write!(out, r#"{{"type":{},"seq":{seq},"time":{time},"data":{data}"#, json::raw(kind).get());
+    for (name, value) in extra.iter() {
+        let _ = write!(out, ",{}:{}", json::raw(name).get(), value.get());
+    }
+    out.push('}');
+}
+
+/// The longest run of deltas at the start that fits one row.
+fn delta_run<E: Borrow<Event>>(events: &[E]) -> Vec<Delta<'_>> {
+    let mut run: Vec<Delta<'_>> = Vec::new();
+    for (n, event) in events.iter().enumerate() {
+        let event: &Event = event.borrow();
+        let Some(delta) = Delta::of(event) else { break };
+        let contiguous = event.seq == events[0].borrow().seq.saturating_add(n as u64);
+        if !contiguous || run.last().is_some_and(|last| !last.continues_with(&delta)) {
+            break;
+        }
+        run.push(delta);
+    }
+    run
+}

@@ -1,6 +1,9 @@
-//! Sessions: events, how they are stored on lines, what history derives from them.
+//! Sessions: events, how they stand on lines, what history derives from them, how an interrupted turn is closed.
+//!
+//! Everything here is data in, data out: no file, no clock, no provider. [`crate::store`] moves the bytes.
 
 pub mod derive;
 pub mod event;
 pub mod line;
 pub mod recovery;
+mod row;

@@ -1,1 +1,227 @@
-//! stub
+//! Recovery: the events that close a turn which its writer did not live to close.
+//!
+//! A pure function, so that a reader computes in memory exactly what the next writer makes durable. Nothing that is in
+//! the log is changed, and a turn that was closed, however it ended, stays as it is.
+
+use std::collections::BTreeMap;
+
+use dsh_plugin_api::json::{self, Joiner, Object, Raw};
+use dsh_plugin_api::vocab::{Block, Message, Role, Source};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::event::{Event, NewEvent, ToolError, kind};
+
+/// What the model reads in place of the result of a call that was interrupted.
+const INTERRUPTED_CALL: &str = "Error: the session was interrupted while this tool call was pending. It may or may \
+                                not have taken effect; check before you repeat it.";
+
+/// The events to append, in order; none when the last turn is closed.
+///
+/// In this order: the partial answer of the open step as `assistant/message{interrupted}`, if it holds visible text;
+/// an error result for each call of the turn that has none; `step/end`; `turn/end` with reason `interrupted`.
+#[must_use]
+pub fn recovery(events: &[Event]) -> Vec<NewEvent> {
+    let Some(turn) = OpenTurn::find(events) else { return Vec::new() };
+    let mut recovered = Vec::new();
+    let id = |recovered: &[NewEvent]| format!("recovered-{}", events.len() + recovered.len());
+    if let Some(step) = turn.step {
+        let content = turn.partial.into_content();
+        if content.iter().any(|block| matches!(block, Block::Text(text) if !text.trim().is_empty())) {
+            let message = Message::new(id(&recovered), Role::Assistant, content, model_source(events));
+            recovered.push(NewEvent::assistant_message(turn.number, step, &message, None, true));
+        }
+    }
+    for (call, step) in turn.unanswered {
+        let result = Block::ToolResult {
+            tool_call_id: call.clone(),
+            content: vec![Block::Text(INTERRUPTED_CALL.to_owned())],
+            is_error: Some(true),
+        };
+        let message = Message::new(id(&recovered), Role::User, vec![result], Source::Tool { call_id: call });
+        let error = ToolError { name: "AbortError".to_owned(), code: "INTERRUPTED".to_owned() };
+        recovered.push(NewEvent::tool_result(turn.number, step, &message, Some(&error)));
+    }
+    if let Some(step) = turn.step {
+        recovered.push(NewEvent::step_end(turn.number, step));
+    }
+    recovered.push(NewEvent::turn_end(turn.number, &json!({ "kind": "interrupted" })));
+    recovered
+}
+
+/// The last turn, when nothing closes it.
+struct OpenTurn {
+    number: u64,
+    /// The step that is open.
+    step: Option<u64>,
+    /// What the open step's attempt streamed since its last message.
+    partial: Partial,
+    /// Ids of calls without result, in order, each with its step.
+    unanswered: Vec<(String, u64)>,
+}
+
+#[derive(Deserialize)]
+struct Place {
+    turn: u64,
+    #[serde(default)]
+    step: Option<u64>,
+}
+
+impl OpenTurn {
+    fn find(events: &[Event]) -> Option<Self> {
+        let start = events.iter().rposition(|event| event.kind == kind::TURN_START)?;
+        let events = &events[start..];
+        if events.iter().any(|event| event.kind == kind::TURN_END) {
+            return None;
+        }
+        let number = events[0].parse::<Place>().map_or(0, |place| place.turn);
+        let mut turn = Self { number, step: None, partial: Partial::default(), unanswered: Vec::new() };
+        for event in events {
+            turn.take(event);
+        }
+        Some(turn)
+    }
+
+    fn take(&mut self, event: &Event) {
+        let step = || event.parse::<Place>().ok().and_then(|place| place.step);
+        match event.kind.as_str() {
+            kind::STEP_START => {
+                self.step = step();
+                self.partial = Partial::default();
+            }
+            kind::STEP_END => {
+                self.step = None;
+                self.partial = Partial::default();
+            }
+            kind::LLM_RETRY => self.partial = Partial::default(),
+            kind::ASSISTANT_CHUNK => {
+                if self.step.is_none() {
+                    self.step = step();
+                }
+                self.partial.take(event);
+            }
+            kind::ASSISTANT_MESSAGE => {
+                self.partial = Partial::default();
+                let step = step().or(self.step).unwrap_or(1);
+                let calls = message_content(event).into_iter().filter_map(|block| match block {
+                    Block::ToolCall { id, .. } => Some((id, step)),
+                    _ => None,
+                });
+                self.unanswered.extend(calls);
+            }
+            kind::TOOL_RESULT => {
+                for block in message_content(event) {
+                    if let Block::ToolResult { tool_call_id, .. } = block
+                        && let Some(answered) = self.unanswered.iter().position(|(id, _)| *id == tool_call_id)
+                    {
+                        self.unanswered.remove(answered);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The blocks of an event's message; none when it has no readable message.
+fn message_content(event: &Event) -> Vec<Block> {
+    super::derive::history(std::slice::from_ref(event)).into_iter().flat_map(|entry| entry.message.content).collect()
+}
+
+/// Who was asked: the last request header's config, or the last request context.
+fn model_source(events: &[Event]) -> Source {
+    #[derive(Deserialize)]
+    struct Header {
+        header: Config,
+    }
+    #[derive(Deserialize)]
+    struct Config {
+        config: Target,
+    }
+    #[derive(Deserialize)]
+    struct Target {
+        provider: String,
+        model: String,
+    }
+    let target = events.iter().rev().find_map(|event| match event.kind.as_str() {
+        kind::REQUEST_HEADER => event.parse::<Header>().ok().map(|data| data.header.config),
+        kind::REQUEST_CONTEXT => event.parse::<Target>().ok(),
+        _ => None,
+    });
+    match target {
+        Some(Target { provider, model }) => Source::model(provider, model, None),
+        None => Source::host(),
+    }
+}
+
+/// The blocks that an attempt streamed before it was cut off.
+#[derive(Default)]
+struct Partial {
+    /// By index, which is the order of first sight.
+    blocks: BTreeMap<u64, PartialBlock>,
+}
+
+enum PartialBlock {
+    /// A text block that no `block-end` closed.
+    OpenText { text: String, joiner: Joiner },
+    /// An open block of another type: no part of it is kept.
+    OpenOther,
+    Closed(Block),
+}
+
+impl Partial {
+    fn take(&mut self, event: &Event) {
+        #[derive(Deserialize)]
+        struct Data {
+            chunk: Object,
+        }
+        let Ok(Data { mut chunk }) = serde_json::from_str::<Data>(event.data.get()) else { return };
+        let (Some(kind), Some(index)) = (chunk.take_as::<String>("type"), chunk.take_as::<u64>("index")) else {
+            return;
+        };
+        match kind.as_str() {
+            "block-start" => {
+                self.open(index, chunk.get_str("blockType").as_deref() == Some("text"));
+            }
+            "text-delta" => {
+                if let (PartialBlock::OpenText { text, joiner }, Some(piece)) =
+                    (self.open(index, true), chunk.get("text"))
+                {
+                    text.push_str(&joiner.push(piece.get()));
+                }
+            }
+            "reasoning-delta" | "tool-call-delta" => {
+                self.open(index, false);
+            }
+            "block-end" => {
+                if let Some(block) = chunk.take("block").and_then(|block: Raw| json::from_str(block.get()).ok()) {
+                    self.blocks.insert(index, PartialBlock::Closed(block));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn open(&mut self, index: u64, text: bool) -> &mut PartialBlock {
+        self.blocks.entry(index).or_insert_with(|| {
+            if text {
+                PartialBlock::OpenText { text: String::new(), joiner: Joiner::default() }
+            } else {
+                PartialBlock::OpenOther
+            }
+        })
+    }
+
+    /// What a partial answer keeps: closed text and reasoning, and the open text with what had arrived.
+    fn into_content(self) -> Vec<Block> {
+        let kept = |block| match block {
+            PartialBlock::OpenText { mut text, mut joiner } => {
+                text.extend(joiner.finish());
+                (!text.is_empty()).then_some(Block::Text(text))
+            }
+            PartialBlock::Closed(block @ (Block::Text(_) | Block::Reasoning(_))) => Some(block),
+            PartialBlock::OpenOther | PartialBlock::Closed(_) => None,
+        };
+        self.blocks.into_values().filter_map(kept).collect()
+    }
+}

@@ -1,11 +1,38 @@
 //! Session files: finding, reading, writing, locking. Knows lines and events, nothing of providers.
+//!
+//! Promises: an event is handed to [`OnDurable`] only after it is on the disk; reading never writes; a file is only
+//! ever appended to, except that a last line which was cut off in the middle is cut when the session is opened to
+//! write. One process at a time writes to a session. A plain log is continued in place, whatever its form; a compressed
+//! one in a plain file beside it, which its id means from then on.
 
+mod bytes;
+mod error;
+mod files;
+mod find;
+mod lock;
+mod numbering;
+mod read;
+mod writer;
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use dsh_plugin_api::json;
 use dsh_plugin_api::vocab::Message;
 
-use crate::session::event::{Event, Header, NewEvent};
+use crate::session::derive::{self, HistoryMessage};
+use crate::session::event::{Event, Header, NewEvent, kind};
+use crate::session::{line, recovery};
+
+use bytes::Form;
+pub use error::StoreError;
+use lock::Lock;
+pub use read::Problem;
+use read::{FileRead, Unreadable};
+use writer::Start;
+pub use writer::Writer;
 
 /// A folder of sessions.
 #[derive(Debug, Clone)]
@@ -20,27 +47,29 @@ pub struct Log {
     pub path: PathBuf,
     /// The header.
     pub header: Header,
-    /// The events, expanded, with `seq` 0..n. After [`Store::open`] recovery has been applied.
+    /// The events, expanded, with `seq` 0..n, recovery applied.
     pub events: Vec<Event>,
+    /// How many events at the end recovery added. After [`Store::open`] they are in the file, after [`Store::read`]
+    /// they are not.
+    pub recovered: usize,
     /// What was wrong with the file, in order of line.
     pub problems: Vec<Problem>,
 }
 
-/// A damaged place.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct Problem {
-    /// 1-based; line 1 is the header.
-    pub line: u64,
-    /// A stable name such as `torn-tail`.
-    pub kind: String,
-    /// What is wrong, and what was done about it.
-    pub message: String,
+/// One session of a list.
+#[derive(Debug, Clone)]
+pub struct Listed {
+    /// The id that opens it.
+    pub id: String,
+    /// Where it is.
+    pub path: PathBuf,
+    /// Unix time in milliseconds; the file's own time where the session cannot be read.
+    pub created_at: u64,
+    /// Its title, where it has one.
+    pub title: Option<String>,
+    /// Number of derived messages, or why the session cannot be read.
+    pub messages: Result<usize, StoreError>,
 }
-
-/// A session that cannot be read or written.
-#[derive(Debug, thiserror::Error)]
-#[error("stub")]
-pub struct StoreError;
 
 /// What a writer hands out as soon as events are durable.
 pub type OnDurable = Box<dyn FnMut(&[Arc<Event>]) + Send>;
@@ -62,20 +91,86 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// An existing file, or an I/O error with its path.
+    /// An existing session of that id, an id that is no file name, or an I/O error with its path.
     pub fn create(&self, header: Header, on_durable: OnDurable) -> Result<Writer, StoreError> {
-        let _ = (header, on_durable);
-        Err(StoreError)
+        find::check_id(&header.id)?;
+        files::create_folder(&self.dir)?;
+        let path = self.dir.join(format!("{}.jsonl", header.id));
+        let lock = Lock::take(&path)?;
+        if let Some(existing) = self.find(&header.id)? {
+            return Err(StoreError::Exists(existing));
+        }
+        let mut file = files::private(OpenOptions::new().append(true).create_new(true))
+            .open(&path)
+            .map_err(StoreError::io("create", &path))?;
+        let line = format!("{}\n", json::raw(&header));
+        let written = file
+            .write_all(line.as_bytes())
+            .and_then(|()| file.sync_all())
+            .map_err(StoreError::io("write", &path))
+            .and_then(|()| files::sync_folder(&self.dir));
+        if let Err(error) = written {
+            // Half a header is no session; the name must stay free for another try.
+            let _ = std::fs::remove_file(&path);
+            return Err(error);
+        }
+        let start = Start {
+            path,
+            sink: file,
+            lock,
+            length: line.len() as u64,
+            next_seq: 0,
+            offset: 0,
+            last_time: header.created_at,
+        };
+        Writer::start(start, on_durable)
     }
 
-    /// Opens a session to write: lock, recover, read. `reference` is an id or a path.
+    /// Opens a session to write: lock, recover, read. `reference` is an id or a path. The events that recovery adds are
+    /// durable when this returns; `on_durable` does not get them.
     ///
     /// # Errors
     ///
     /// No such session; locked by another process (names its pid); a newer header; an I/O error.
     pub fn open(&self, reference: &str, on_durable: OnDurable) -> Result<(Log, Writer), StoreError> {
-        let _ = (reference, on_durable);
-        Err(StoreError)
+        let path = self.resolve(reference)?;
+        let path = path.canonicalize().map_err(StoreError::io("open", &path))?;
+        let lock = Lock::take(&path)?;
+        let read = read_file(&path)?;
+        let (path, mut file) = match Form::of(&path) {
+            Form::Plain => {
+                let file = OpenOptions::new().append(true).open(&path).map_err(StoreError::io("open", &path))?;
+                (path, file)
+            }
+            Form::Zstd => continue_beside(&path, &read.lines)?,
+        };
+        let in_memory = read.events.len() as u64;
+        let offset = i64::try_from(read.next_stored_seq).unwrap_or(i64::MAX) - i64::try_from(in_memory).unwrap_or(0);
+        let torn = read.sound < read.lines.len();
+        let mut appended = String::new();
+        if read.lines[..read.sound].last().is_some_and(|byte| *byte != b'\n') {
+            appended.push('\n');
+        }
+        let sound = read.sound as u64;
+        let log = Log::recover(path.clone(), read);
+        line::encode(&log.events[log.events.len() - log.recovered..], offset, &mut appended);
+        if torn {
+            file.set_len(sound).map_err(StoreError::io("cut the torn end of", &path))?;
+        }
+        if torn || !appended.is_empty() {
+            let written = file.write_all(appended.as_bytes()).and_then(|()| file.sync_data());
+            written.map_err(StoreError::io("write", &path))?;
+        }
+        let start = Start {
+            path,
+            sink: file,
+            lock,
+            length: sound + appended.len() as u64,
+            next_seq: log.events.len() as u64,
+            offset,
+            last_time: log.events.last().map_or(log.header.created_at, |event| event.time),
+        };
+        Ok((log, Writer::start(start, on_durable)?))
     }
 
     /// Reads a session with recovery applied in memory.
@@ -84,36 +179,113 @@ impl Store {
     ///
     /// As [`Store::open`], but for the lock.
     pub fn read(&self, reference: &str) -> Result<Log, StoreError> {
-        let _ = reference;
-        Err(StoreError)
-    }
-}
-
-impl Log {
-    /// The history that derives from the events.
-    #[must_use]
-    pub fn messages(&self) -> Vec<Message> {
-        Vec::new()
-    }
-}
-
-/// Appends to one session. Dropping it flushes and unlocks.
-pub struct Writer {}
-
-impl Writer {
-    /// Queues events; returns the seq of the first. They become durable within the batching window, or at the next
-    /// checkpoint.
-    pub fn append(&self, events: Vec<NewEvent>) -> u64 {
-        let _ = events;
-        0
+        let path = self.resolve(reference)?;
+        let read = read_file(&path)?;
+        Ok(Log::recover(path, read))
     }
 
-    /// Waits until everything that was appended is durable.
+    /// The sessions of this folder, newest first. A session that cannot be read is listed with its error.
     ///
     /// # Errors
     ///
-    /// The first error that writing met, with its path. The events that it concerns were not acknowledged.
-    pub async fn checkpoint(&self) -> Result<(), StoreError> {
-        Err(StoreError)
+    /// The folder cannot be listed. A folder that does not exist holds no sessions.
+    pub fn list(&self) -> Result<Vec<Listed>, StoreError> {
+        let mut listed: Vec<Listed> = self.files()?.into_iter().map(|(id, path)| Listed::read(id, path)).collect();
+        listed.sort_by(|a, b| b.created_at.cmp(&a.created_at).then_with(|| a.id.cmp(&b.id)));
+        Ok(listed)
     }
 }
+
+/// Reads a file without recovery.
+fn read_file(path: &Path) -> Result<FileRead, StoreError> {
+    let bytes = std::fs::read(path).map_err(StoreError::io("read", path))?;
+    let id = find::id_of(path).unwrap_or_default();
+    read::read(bytes, Form::of(path), &id).map_err(|unreadable| match unreadable {
+        Unreadable::Newer(version) => StoreError::NewerVersion { path: path.to_owned(), version },
+        Unreadable::NoSession(reason) => StoreError::NoSession { path: path.to_owned(), reason },
+    })
+}
+
+/// Writes the lines of a compressed log to a plain file beside it, and opens that. The name appears only when all of
+/// it is durable.
+fn continue_beside(compressed: &Path, lines: &[u8]) -> Result<(PathBuf, File), StoreError> {
+    // `x.jsonl.zst` without its last ending.
+    let path = compressed.with_extension("");
+    if path.exists() {
+        return Err(StoreError::Continued { path: compressed.to_owned(), continued: path });
+    }
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let unfinished = path.with_file_name(format!(".{name}.tmp"));
+    let mut file = files::private(OpenOptions::new().write(true).create(true).truncate(true))
+        .open(&unfinished)
+        .map_err(StoreError::io("create", &unfinished))?;
+    let written = file.write_all(lines).and_then(|()| file.sync_all());
+    written.map_err(StoreError::io("write", &unfinished))?;
+    std::fs::rename(&unfinished, &path).map_err(StoreError::io("create", &path))?;
+    if let Some(folder) = path.parent() {
+        files::sync_folder(folder)?;
+    }
+    let file = OpenOptions::new().append(true).open(&path).map_err(StoreError::io("open", &path))?;
+    Ok((path, file))
+}
+
+impl Log {
+    fn recover(path: PathBuf, read: FileRead) -> Self {
+        let FileRead { header, mut events, problems, .. } = read;
+        let recovered = recovery::recovery(&events);
+        let time = events.last().map_or(header.created_at, |event| event.time);
+        let (first, recovered) = (events.len(), recovered.into_iter().zip(events.len() as u64..));
+        let recovered: Vec<Event> = recovered.map(|(event, seq): (NewEvent, u64)| event.at(seq, time)).collect();
+        events.extend(recovered);
+        Self { path, header, recovered: events.len() - first, events, problems }
+    }
+
+    /// The history that derives from the events.
+    #[must_use]
+    pub fn messages(&self) -> Vec<Message> {
+        self.history().into_iter().map(|entry| entry.message).collect()
+    }
+
+    /// The derived history with what a request needs to know of each message.
+    #[must_use]
+    pub fn history(&self) -> Vec<HistoryMessage> {
+        derive::history(&self.events)
+    }
+
+    /// The title, where the session has one.
+    #[must_use]
+    pub fn title(&self) -> Option<String> {
+        #[derive(serde::Deserialize)]
+        struct Data {
+            title: String,
+        }
+        let titles = self.events.iter().rev().filter(|event| event.kind == kind::SESSION_TITLE);
+        titles.into_iter().find_map(|event| event.parse::<Data>().ok()).map(|data| data.title)
+    }
+}
+
+impl Listed {
+    fn read(id: String, path: PathBuf) -> Self {
+        match read_file(&path) {
+            Ok(read) => {
+                let log = Log::recover(path.clone(), read);
+                Self {
+                    id,
+                    path,
+                    created_at: log.header.created_at,
+                    title: log.title(),
+                    messages: Ok(log.history().len()),
+                }
+            }
+            Err(error) => {
+                let modified = std::fs::metadata(&path).and_then(|metadata| metadata.modified()).ok();
+                let age = modified.and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
+                let created_at = age.and_then(|age| u64::try_from(age.as_millis()).ok()).unwrap_or_default();
+                Self { id, path, created_at, title: None, messages: Err(error) }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

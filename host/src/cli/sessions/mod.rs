@@ -1,0 +1,263 @@
+//! `dsh sessions`: look into recorded sessions. Needs no valid manifest and loads no adapter.
+
+mod transcript;
+
+use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
+
+use clap::Subcommand;
+use comfy_table::{ContentArrangement, Table, presets};
+use dsh_plugin_api::json;
+use serde::Serialize;
+
+use super::{CommandError, Context};
+use crate::session::line;
+use crate::store::{Listed, Log, Problem, Store, StoreError};
+use transcript::{Look, Transcript};
+
+/// `dsh sessions …`
+#[derive(Debug, Subcommand)]
+pub enum SessionsCommand {
+    /// List the sessions, newest first
+    List {
+        /// Print a JSON array
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show one session
+    Show {
+        /// Session id or file
+        session: String,
+        /// Show the derived messages
+        #[arg(long, conflicts_with = "events")]
+        messages: bool,
+        /// Show the expanded events
+        #[arg(long)]
+        events: bool,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Check a session file for damage
+    Verify {
+        /// Session id or file
+        session: String,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Write a session in another form to stdout
+    Export {
+        /// Session id or file
+        session: String,
+        /// Form of the output
+        #[arg(long, value_enum, default_value_t = ExportFormat::Markdown)]
+        format: ExportFormat,
+    },
+}
+
+/// Forms of `dsh sessions export`.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub enum ExportFormat {
+    /// The derived messages as a JSON array
+    Json,
+    /// A readable transcript
+    Markdown,
+    /// A session log of packed rows
+    Dsh,
+}
+
+pub(super) fn run(context: &Context, command: SessionsCommand) -> Result<ExitCode, CommandError> {
+    let store = context.store();
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    let done = match command {
+        SessionsCommand::List { json } => list(&store, json, &mut out),
+        SessionsCommand::Show { session, messages, events, json } => {
+            let view = match (messages, events) {
+                (_, true) => View::Events,
+                (true, false) => View::Messages,
+                (false, false) => View::Transcript,
+            };
+            show(&store, &session, view, json, &mut out)
+        }
+        SessionsCommand::Verify { session, json } => verify(&store, &session, json, &mut out),
+        SessionsCommand::Export { session, format } => export(&store, &session, format, &mut out),
+    };
+    let done = done.and_then(|code| out.flush().map(|()| code).map_err(Failed::Output));
+    match done {
+        Ok(code) => Ok(code),
+        // Whoever read the output has seen enough.
+        Err(Failed::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
+        Err(Failed::Output(error)) => Err(CommandError::failed_text(format!("cannot write to stdout: {error}"))),
+        Err(Failed::Store(error @ StoreError::InvalidId(_))) => {
+            Err(CommandError::usage_text(error.to_string(), "give an id from `dsh sessions list`, or a file"))
+        }
+        Err(Failed::Store(error)) => Err(CommandError::failed_text(error.to_string())),
+    }
+}
+
+/// How a command fails: at the session, or at its own output.
+enum Failed {
+    Store(StoreError),
+    Output(io::Error),
+}
+
+impl From<StoreError> for Failed {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<io::Error> for Failed {
+    fn from(error: io::Error) -> Self {
+        Self::Output(error)
+    }
+}
+
+type Done = Result<ExitCode, Failed>;
+
+fn print_json<T: Serialize + ?Sized>(value: &T, out: &mut impl Write) -> io::Result<()> {
+    writeln!(out, "{}", json::raw(value))
+}
+
+fn list(store: &Store, json: bool, out: &mut impl Write) -> Done {
+    let sessions = store.list()?;
+    if json {
+        let rows: Vec<ListRow> = sessions.iter().map(ListRow::of).collect();
+        print_json(&rows, out)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if sessions.is_empty() {
+        writeln!(out, "no sessions in {}", store.dir().display())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut table = Table::new();
+    if io::stdout().is_terminal() {
+        table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
+    } else {
+        table.load_style(presets::NOTHING);
+    }
+    table.set_header(["ID", "CREATED (UTC)", "MESSAGES", "TITLE"]);
+    for session in &sessions {
+        let (messages, title) = match &session.messages {
+            Ok(messages) => (messages.to_string(), session.title.as_deref().map(transcript::plain).unwrap_or_default()),
+            Err(error) => ("-".to_owned(), format!("cannot be read: {error}")),
+        };
+        table.add_row([transcript::plain(&session.id), transcript::utc(session.created_at), messages, title]);
+    }
+    writeln!(out, "{table}")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ListRow<'a> {
+    id: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    title: Option<&'a str>,
+    created_at: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    messages: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+impl<'a> ListRow<'a> {
+    fn of(session: &'a Listed) -> Self {
+        Self {
+            id: &session.id,
+            title: session.title.as_deref(),
+            created_at: session.created_at,
+            messages: session.messages.as_ref().ok().copied(),
+            error: session.messages.as_ref().err().map(ToString::to_string),
+        }
+    }
+}
+
+enum View {
+    Messages,
+    Events,
+    Transcript,
+}
+
+fn show(store: &Store, session: &str, view: View, json: bool, out: &mut impl Write) -> Done {
+    let log = store.read(session)?;
+    warn_of_damage(&log, session);
+    match (view, json) {
+        (View::Messages | View::Transcript, true) => print_json(&log.messages(), out)?,
+        (View::Events, true) => {
+            for event in &log.events {
+                print_json(event, out)?;
+            }
+        }
+        (View::Events, false) => {
+            for event in &log.events {
+                let time = transcript::utc(event.time);
+                writeln!(out, "{:>6}  {time}  {:<18} {}", event.seq, event.kind, transcript::clip(event.data.get(), 120))?;
+            }
+        }
+        (View::Messages | View::Transcript, false) => {
+            let look = if io::stdout().is_terminal() { Look::Terminal } else { Look::Plain };
+            Transcript::new(&log, look).write(out)?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Says on stderr that something is missing from what is shown.
+fn warn_of_damage(log: &Log, session: &str) {
+    if let Some(first) = log.problems.first() {
+        let more = match log.problems.len() - 1 {
+            0 => String::new(),
+            more => format!(" (and {more} more)"),
+        };
+        eprintln!(
+            "warning: {} is damaged: line {}: {}{more}; `dsh sessions verify {session}` explains",
+            log.path.display(),
+            first.line,
+            first.message
+        );
+    }
+}
+
+fn verify(store: &Store, session: &str, json: bool, out: &mut impl Write) -> Done {
+    #[derive(Serialize)]
+    struct Report<'a> {
+        ok: bool,
+        problems: &'a [Problem],
+    }
+    let (path, problems) = match store.read(session) {
+        Ok(log) => (log.path, log.problems),
+        Err(error) => match Problem::of_header(&error) {
+            Some((path, problem)) => (path, vec![problem]),
+            None => return Err(error.into()),
+        },
+    };
+    let ok = problems.is_empty();
+    if json {
+        print_json(&Report { ok, problems: &problems }, out)?;
+    } else if ok {
+        writeln!(out, "{}: ok", path.display())?;
+    } else {
+        for Problem { line, kind, message } in &problems {
+            writeln!(out, "{}:{line}: {kind}: {message}", path.display())?;
+        }
+    }
+    Ok(if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn export(store: &Store, session: &str, format: ExportFormat, out: &mut impl Write) -> Done {
+    let log = store.read(session)?;
+    warn_of_damage(&log, session);
+    match format {
+        ExportFormat::Json => print_json(&log.messages(), out)?,
+        ExportFormat::Markdown => Transcript::new(&log, Look::Markdown).write(out)?,
+        ExportFormat::Dsh => {
+            print_json(&log.header, out)?;
+            let mut lines = String::new();
+            line::encode(&log.events, 0, &mut lines);
+            out.write_all(lines.as_bytes())?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}

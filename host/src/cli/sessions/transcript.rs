@@ -1,0 +1,192 @@
+//! A session for people: roles, words, dimmed reasoning, each tool call on one line, marks for what was interrupted.
+
+use std::io::{self, Write};
+
+use dsh_plugin_api::vocab::{Block, Image, Role, Source};
+
+use crate::session::derive::HistoryMessage;
+use crate::store::Log;
+
+/// Longest tool argument or result that is shown, in characters.
+const TOOL_WIDTH: usize = 100;
+
+/// How a transcript is marked up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Look {
+    /// With colours.
+    Terminal,
+    /// Without.
+    Plain,
+    /// As a Markdown document.
+    Markdown,
+}
+
+/// The derived history of a log, to be written for a person.
+pub(super) struct Transcript<'a> {
+    log: &'a Log,
+    look: Look,
+}
+
+impl<'a> Transcript<'a> {
+    pub fn new(log: &'a Log, look: Look) -> Self {
+        Self { log, look }
+    }
+
+    pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
+        let Log { header, .. } = self.log;
+        let title = self.log.title().unwrap_or_else(|| header.id.clone());
+        let about = match &header.cwd {
+            Some(cwd) => format!("{}, {} UTC, in {}", header.id, utc(header.created_at), cwd),
+            None => format!("{}, {} UTC", header.id, utc(header.created_at)),
+        };
+        match self.look {
+            Look::Markdown => writeln!(out, "# {}\n\n{}", plain(&title), plain(&about))?,
+            Look::Terminal | Look::Plain => writeln!(out, "{}\n{}", self.bold(&plain(&title)), self.dim(&plain(&about)))?,
+        }
+        for entry in self.log.history() {
+            self.entry(&entry, out)?;
+        }
+        Ok(())
+    }
+
+    fn entry(&self, entry: &HistoryMessage, out: &mut impl Write) -> io::Result<()> {
+        let message = &entry.message;
+        let results_only = message.content.iter().all(|block| matches!(block, Block::ToolResult { .. }));
+        if !results_only || message.content.is_empty() {
+            let mut speaker = match (&message.role, &message.source) {
+                (Role::Assistant, Source::Model { provider, model, .. }) => format!("assistant ({provider}/{model})"),
+                (Role::Assistant, _) => "assistant".to_owned(),
+                (Role::System, _) => "system".to_owned(),
+                (Role::User, Source::Other(_)) => "note".to_owned(),
+                (Role::User, _) => "user".to_owned(),
+            };
+            if entry.interrupted {
+                speaker.push_str(" [interrupted]");
+            }
+            let speaker = plain(&speaker);
+            match self.look {
+                Look::Markdown => writeln!(out, "\n## {speaker}")?,
+                Look::Terminal | Look::Plain => writeln!(out, "\n{}", self.bold(&speaker))?,
+            }
+        }
+        message.content.iter().try_for_each(|block| self.block(block, out))
+    }
+
+    fn block(&self, block: &Block, out: &mut impl Write) -> io::Result<()> {
+        match block {
+            Block::Text(text) => match self.look {
+                Look::Markdown => writeln!(out, "\n{}", shown(text)),
+                Look::Terminal | Look::Plain => writeln!(out, "{}", shown(text)),
+            },
+            Block::Reasoning(text) if text.trim().is_empty() => Ok(()),
+            Block::Reasoning(text) => {
+                let quoted = self.look != Look::Terminal;
+                if self.look == Look::Markdown {
+                    writeln!(out)?;
+                }
+                for line in shown(text).lines() {
+                    writeln!(out, "{}{}", if quoted { "> " } else { "" }, self.dim(line))?;
+                }
+                Ok(())
+            }
+            Block::Image(Image::Data { mime_type, data }) => {
+                self.line(&format!("[image {mime_type}, {} bytes]", data.len() / 4 * 3), out)
+            }
+            Block::Image(Image::Attachment(attachment)) => self.line(&format!("[image {attachment}]"), out),
+            Block::ToolCall { name, arguments, .. } => self.line(&format!("-> {name} {arguments}"), out),
+            Block::ToolResult { content, is_error, .. } => {
+                let mark = if *is_error == Some(true) { "<- failed:" } else { "<-" };
+                let words: Vec<String> = content
+                    .iter()
+                    .map(|block| match block {
+                        Block::Text(text) => text.clone(),
+                        other => format!("[{}]", other.kind()),
+                    })
+                    .collect();
+                self.line(&format!("{mark} {}", words.join(" ")), out)
+            }
+            Block::Other(_) => self.line(&format!("[{}]", block.kind()), out),
+        }
+    }
+
+    /// One folded line.
+    fn line(&self, text: &str, out: &mut impl Write) -> io::Result<()> {
+        let text = clip(text, TOOL_WIDTH);
+        match self.look {
+            // Backticks of the text would end the code span.
+            Look::Markdown => writeln!(out, "\n`{}`", text.replace('`', "'")),
+            Look::Terminal | Look::Plain => writeln!(out, "  {}", self.dim(&text)),
+        }
+    }
+
+    fn bold(&self, text: &str) -> String {
+        self.styled("1", text)
+    }
+
+    fn dim(&self, text: &str) -> String {
+        self.styled("2", text)
+    }
+
+    fn styled(&self, code: &str, text: &str) -> String {
+        if self.look == Look::Terminal { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+}
+
+/// Text without the control characters that could steer a terminal; line ends and tabs stay.
+fn shown(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
+}
+
+/// Text on one line, without control characters.
+pub(super) fn plain(text: &str) -> String {
+    shown(text).split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Text on one line of at most `width` characters.
+pub(super) fn clip(text: &str, width: usize) -> String {
+    let text = plain(text);
+    match text.char_indices().nth(width) {
+        Some((end, _)) => format!("{} …", &text[..end]),
+        None => text,
+    }
+}
+
+/// Unix milliseconds as `2026-11-30 21:42:44`.
+pub(super) fn utc(milliseconds: u64) -> String {
+    let seconds = milliseconds / 1000;
+    let (days, second) = (seconds / 86_400, seconds % 86_400);
+    // Civil date from days since 1970-01-01: years of 365.2425 days that begin in March, in eras of 400.
+    let shifted = days + 719_468;
+    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}", second / 3600, second / 60 % 60, second % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        for (milliseconds, expected) in [
+            (0, "1970-01-01 00:00:00"),
+            (951_782_400_000, "2000-02-29 00:00:00"),
+            (1_709_251_199_999, "2024-02-29 23:59:59"),
+            (1_709_251_200_000, "2024-03-01 00:00:00"),
+            (4_102_444_799_000, "2099-12-31 23:59:59"),
+        ] {
+            assert_eq!(utc(milliseconds), expected);
+        }
+    }
+
+    #[test]
+    fn what_a_log_holds_cannot_steer_the_terminal() {
+        assert_eq!(shown("a\x1b[31m\tb\nc\u{7}"), "a[31m\tb\nc");
+        assert_eq!(clip("one\n two\x1b three", 7), "one two …");
+    }
+}

@@ -1,0 +1,240 @@
+//! The thread that appends to one log: group commit, and nothing is acknowledged before it is durable.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use tokio::sync::oneshot;
+
+use super::lock::Lock;
+use super::{OnDurable, StoreError};
+use crate::session::event::{Event, NewEvent};
+use crate::session::line;
+
+/// Longest time that an event waits for others before it is written.
+const WINDOW: Duration = Duration::from_millis(50);
+
+/// What a log is written to: appending, making durable, cutting back. A file, or in tests a file that fails.
+pub(super) trait Sink: Send + 'static {
+    /// Appends all of these bytes.
+    fn append(&mut self, bytes: &[u8]) -> std::io::Result<()>;
+    /// Makes everything that was appended durable.
+    fn sync(&mut self) -> std::io::Result<()>;
+    /// Cuts the file back to this length in bytes.
+    fn cut(&mut self, length: u64) -> std::io::Result<()>;
+}
+
+impl Sink for File {
+    fn append(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        self.write_all(bytes)
+    }
+    fn sync(&mut self) -> std::io::Result<()> {
+        self.sync_data()
+    }
+    fn cut(&mut self, length: u64) -> std::io::Result<()> {
+        self.set_len(length)
+    }
+}
+
+enum Order {
+    Append(Vec<Arc<Event>>),
+    Checkpoint(oneshot::Sender<Result<(), StoreError>>),
+}
+
+/// Appends to one session. Dropping it flushes and unlocks.
+pub struct Writer {
+    path: PathBuf,
+    queue: Mutex<Queue>,
+    thread: Option<JoinHandle<()>>,
+    _lock: Lock,
+}
+
+struct Queue {
+    next_seq: u64,
+    last_time: u64,
+    /// `None` once the writer is being dropped.
+    orders: Option<Sender<Order>>,
+}
+
+/// Where a writer starts.
+pub(super) struct Start<S> {
+    pub path: PathBuf,
+    pub sink: S,
+    pub lock: Lock,
+    /// Length of the file in bytes; everything up to it is durable.
+    pub length: u64,
+    /// Seq of the next event in memory.
+    pub next_seq: u64,
+    /// What a seq in the file has above that in memory.
+    pub offset: i64,
+    /// Time of the last event; times never run backwards.
+    pub last_time: u64,
+}
+
+impl Writer {
+    pub(super) fn start<S: Sink>(start: Start<S>, on_durable: OnDurable) -> Result<Self, StoreError> {
+        let Start { path, sink, lock, length, next_seq, offset, last_time } = start;
+        let (orders, inbox) = mpsc::channel();
+        let thread = LogThread { path: path.clone(), sink, length, offset, on_durable, failed: None };
+        let thread = std::thread::Builder::new()
+            .name("session-log".to_owned())
+            .spawn(move || thread.run(&inbox))
+            .map_err(StoreError::io("start the writer of", &path))?;
+        let queue = Mutex::new(Queue { next_seq, last_time, orders: Some(orders) });
+        Ok(Self { path, queue, thread: Some(thread), _lock: lock })
+    }
+
+    /// The file that is written.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Queues events; returns the seq of the first. They become durable within the batching window, or at the next
+    /// checkpoint. Never blocks on the file.
+    pub fn append(&self, events: Vec<NewEvent>) -> u64 {
+        let mut queue = self.queue();
+        let first = queue.next_seq;
+        queue.last_time = queue.last_time.max(now());
+        let time = queue.last_time;
+        let placed: Vec<Arc<Event>> =
+            events.into_iter().zip(first..).map(|(event, seq)| Arc::new(event.at(seq, time))).collect();
+        queue.next_seq += placed.len() as u64;
+        if let Some(orders) = &queue.orders
+            && !placed.is_empty()
+        {
+            // A thread that is gone is reported by the next checkpoint.
+            let _ = orders.send(Order::Append(placed));
+        }
+        first
+    }
+
+    /// Waits until everything that was appended is durable.
+    ///
+    /// # Errors
+    ///
+    /// The first error that writing met, with its path. The events that it concerns were not acknowledged, and nothing
+    /// is written after it: open the session again.
+    pub async fn checkpoint(&self) -> Result<(), StoreError> {
+        let (done, answer) = oneshot::channel();
+        if let Some(orders) = &self.queue().orders {
+            let _ = orders.send(Order::Checkpoint(done));
+        }
+        answer.await.unwrap_or_else(|_| Err(StoreError::WriterStopped(self.path.clone())))
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        // Nothing that runs under the lock panics; if it did, the numbers would still be right.
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl std::fmt::Debug for Writer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Writer").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.queue().orders = None;
+        if let Some(thread) = self.thread.take() {
+            // Its panic has been reported, and whoever waited at a checkpoint has been told.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Unix time in milliseconds.
+pub(super) fn now() -> u64 {
+    let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// What the thread owns.
+struct LogThread<S> {
+    path: PathBuf,
+    sink: S,
+    /// Length of the durable part.
+    length: u64,
+    offset: i64,
+    on_durable: OnDurable,
+    failed: Option<StoreError>,
+}
+
+impl<S: Sink> LogThread<S> {
+    fn run(mut self, inbox: &Receiver<Order>) {
+        while let Ok(order) = inbox.recv() {
+            let Batch { events, waiting } = Batch::collect(order, inbox);
+            self.commit(&events);
+            let result = self.failed.clone().map_or(Ok(()), Err);
+            for done in waiting {
+                // Whoever asked may have been cancelled.
+                let _ = done.send(result.clone());
+            }
+        }
+    }
+
+    fn commit(&mut self, events: &[Arc<Event>]) {
+        if events.is_empty() || self.failed.is_some() {
+            return;
+        }
+        let mut lines = String::new();
+        line::encode(events, self.offset, &mut lines);
+        let written = self
+            .sink
+            .append(lines.as_bytes())
+            .map_err(StoreError::io("write", &self.path))
+            .and_then(|()| self.sink.sync().map_err(StoreError::io("sync", &self.path)));
+        match written {
+            Ok(()) => {
+                self.length += lines.len() as u64;
+                (self.on_durable)(events);
+            }
+            Err(error) => {
+                // What is left of the batch was not acknowledged. If it cannot be cut, recovery reads or cuts it.
+                if let Err(cut) = self.sink.cut(self.length).and_then(|()| self.sink.sync()) {
+                    tracing::warn!(path = %self.path.display(), %cut, "an incomplete batch stays at the end of the log");
+                }
+                tracing::error!(%error, "the session log cannot be written");
+                self.failed = Some(error);
+            }
+        }
+    }
+}
+
+/// Events that are made durable together, and who waits for them.
+struct Batch {
+    events: Vec<Arc<Event>>,
+    waiting: Vec<oneshot::Sender<Result<(), StoreError>>>,
+}
+
+impl Batch {
+    /// Everything that arrives within the window, or up to a checkpoint and what is queued by then.
+    fn collect(first: Order, inbox: &Receiver<Order>) -> Self {
+        let mut batch = Self { events: Vec::new(), waiting: Vec::new() };
+        let deadline = Instant::now() + WINDOW;
+        batch.add(first);
+        loop {
+            let wait = match batch.waiting.is_empty() {
+                true => deadline.saturating_duration_since(Instant::now()),
+                false => Duration::ZERO,
+            };
+            match inbox.recv_timeout(wait) {
+                Ok(order) => batch.add(order),
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return batch,
+            }
+        }
+    }
+
+    fn add(&mut self, order: Order) {
+        match order {
+            Order::Append(events) => self.events.extend(events),
+            Order::Checkpoint(done) => self.waiting.push(done),
+        }
+    }
+}
