@@ -11,6 +11,7 @@ use dsh_plugin_api::vocab::{Block, Message};
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::{AgentError, Composition, Session, SessionOptions, TurnEnd, UpdateSink};
+use crate::store::StoreError;
 
 /// Opens sessions.
 pub(super) trait Backend: Send + Sync + 'static {
@@ -68,7 +69,7 @@ impl Backend for Arc<Composition> {
     async fn resume(&self, id: &str, cwd: PathBuf, updates: UpdateSink) -> Result<Session, OpenError> {
         Session::resume(self.clone(), id, SessionOptions { model: None, cwd }, updates).await.map_err(|error| {
             match error {
-                AgentError::Store(error) if error.is_not_found() => OpenError::Unknown,
+                AgentError::Store(StoreError::NotFound { .. } | StoreError::InvalidId(_)) => OpenError::Unknown,
                 error => OpenError::Agent(error),
             }
         })

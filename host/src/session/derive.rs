@@ -175,7 +175,8 @@ mod tests {
 
     #[test]
     fn a_replacement_stands_where_the_first_replaced_message_stood() {
-        let (a, b, c, d) = (user("a", r#""append""#), user("b", r#""append""#), user("c", r#""append""#), user("d", "7"));
+        let (a, b, c, d) =
+            (user("a", r#""append""#), user("b", r#""append""#), user("c", r#""append""#), user("d", "7"));
         for (op, expected) in [
             (r#"{"op":"replace","start":1,"end":2}"#, &["a", "x", "d"][..]),
             (r#"{"op":"replace","start":0,"end":3}"#, &["x"]),

@@ -234,7 +234,13 @@ impl NewEvent {
 
     /// `assistant/message`, on the surface; `interrupted` marks a partial answer.
     #[must_use]
-    pub fn assistant_message(turn: u64, step: u64, message: &Message, usage: Option<&Usage>, interrupted: bool) -> Self {
+    pub fn assistant_message(
+        turn: u64,
+        step: u64,
+        message: &Message,
+        usage: Option<&Usage>,
+        interrupted: bool,
+    ) -> Self {
         #[derive(Serialize)]
         struct Data<'a> {
             turn: u64,
@@ -443,10 +449,7 @@ mod tests {
                 json!({"type":"turn/end","data":{"turn":1,"reason":{"kind":"completed"}}}),
             ),
             (NewEvent::step_start(1, 2), json!({"type":"step/start","data":{"turn":1,"step":2}})),
-            (
-                NewEvent::user_message(&message),
-                json!({"type":"user/message","data":message,"surfaceOp":"append"}),
-            ),
+            (NewEvent::user_message(&message), json!({"type":"user/message","data":message,"surfaceOp":"append"})),
             (
                 NewEvent::assistant_message(1, 2, &message, None, true),
                 json!({"type":"assistant/message","data":{"turn":1,"step":2,"message":message,"interrupted":true},"surfaceOp":"append"}),

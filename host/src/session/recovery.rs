@@ -163,7 +163,10 @@ struct Partial {
 
 enum PartialBlock {
     /// A text block that no `block-end` closed.
-    OpenText { text: String, joiner: Joiner },
+    OpenText {
+        text: String,
+        joiner: Joiner,
+    },
     /// An open block of another type: no part of it is kept.
     OpenOther,
     Closed(Block),

@@ -131,7 +131,8 @@ pub(super) fn expand(kind: &str, data: &str, seq0: u64, time0: u64, extra: &Obje
         Some(_) => None,
     };
     let gaps = gaps.unwrap_or_default();
-    let block = Block { kind: delta, turn: data.turn, step: data.step, index: data.index, id: data.id, name: data.name };
+    let block =
+        Block { kind: delta, turn: data.turn, step: data.step, index: data.index, id: data.id, name: data.name };
     let mut time = time0;
     let mut events = Vec::with_capacity(pieces.len());
     for (n, piece) in pieces.iter().enumerate() {

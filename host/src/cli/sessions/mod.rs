@@ -193,7 +193,13 @@ fn show(store: &Store, session: &str, view: View, json: bool, out: &mut impl Wri
         (View::Events, false) => {
             for event in &log.events {
                 let time = transcript::utc(event.time);
-                writeln!(out, "{:>6}  {time}  {:<18} {}", event.seq, event.kind, transcript::clip(event.data.get(), 120))?;
+                writeln!(
+                    out,
+                    "{:>6}  {time}  {:<18} {}",
+                    event.seq,
+                    event.kind,
+                    transcript::clip(event.data.get(), 120)
+                )?;
             }
         }
         (View::Messages | View::Transcript, false) => {

@@ -41,7 +41,9 @@ impl<'a> Transcript<'a> {
         };
         match self.look {
             Look::Markdown => writeln!(out, "# {}\n\n{}", plain(&title), plain(&about))?,
-            Look::Terminal | Look::Plain => writeln!(out, "{}\n{}", self.bold(&plain(&title)), self.dim(&plain(&about)))?,
+            Look::Terminal | Look::Plain => {
+                writeln!(out, "{}\n{}", self.bold(&plain(&title)), self.dim(&plain(&about)))?
+            }
         }
         for entry in self.log.history() {
             self.entry(&entry, out)?;
