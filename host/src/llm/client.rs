@@ -1,6 +1,6 @@
 //! Opens the response of a prepared request.
 
-use dsh_plugin_api::vocab::{Chunk, Failure};
+use dsh_plugin_api::vocab::Failure;
 
 use super::transport::Http;
 use crate::manifest::Transport;
