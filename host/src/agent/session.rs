@@ -14,6 +14,7 @@ use crate::llm::client::Degraded;
 use crate::llm::registry::Route;
 use crate::llm::view::HistoryMessage;
 use crate::manifest::Agent;
+use crate::session::derive::DerivedMessage;
 use crate::session::event::{Event, Header, LlmDegrade, NewEvent, kind};
 use crate::store::{OnDurable, Writer};
 
@@ -98,11 +99,7 @@ impl Session {
         Ok(Self {
             id: log.header.id.clone(),
             model: options.model.or(last_model),
-            history: log
-                .history()
-                .into_iter()
-                .map(|entry| HistoryMessage { message: entry.message, interrupted: entry.interrupted })
-                .collect(),
+            history: log.history().into_iter().map(HistoryMessage::from).collect(),
             turn: past.turn,
             titled: past.titled,
             header: past.header,
@@ -187,6 +184,12 @@ impl Session {
                 self.update(Update::Degraded(degrade.clone()));
             }
         }
+    }
+}
+
+impl From<DerivedMessage> for HistoryMessage {
+    fn from(derived: DerivedMessage) -> Self {
+        Self { message: derived.message, interrupted: derived.interrupted }
     }
 }
 

@@ -9,11 +9,12 @@ use std::process::ExitCode;
 
 use clap::Args;
 use dsh_plugin_api::json::{self, Object, Raw, raw};
-use dsh_plugin_api::vocab::{Exchange, HeaderValue, HttpRequest, Repair, Request, Tool};
+use dsh_plugin_api::vocab::{Exchange, HeaderValue, HttpRequest, Repair, Request, Source, Tool};
 use serde::Serialize;
 
 use super::{CommandError, Context};
 use crate::llm::prepare::{Degraded, HistoryMessage, Neutral, Prepared, Replay, RequestInput, prepare};
+use crate::llm::view::RepairKind;
 use crate::manifest::Manifest;
 use crate::store::Log;
 
@@ -40,16 +41,20 @@ pub(super) fn run(context: &Context, args: RequestArgs) -> Result<ExitCode, Comm
     let (route, target) = registry
         .resolve(&args.model)
         .map_err(|failure| CommandError::usage_text(failure.message, "`dsh models` lists what the manifest serves"))?;
+    let mut closed = Vec::new();
     let input = match (&args.session, &args.file) {
         (Some(session), _) => {
             let log = context.store().read(session).map_err(|e| CommandError::failed_text(e.to_string()))?;
+            closed = closed_calls(&log);
             input_of_session(&log, &manifest)
         }
         (None, Some(file)) => input_of_file(file)?,
         (None, None) => return Err(CommandError::usage_text("there is no request", "name a file or a --session")),
     };
-    let prepared = prepare(&route, &target, &input, Replay::Routed)
+    let mut prepared = prepare(&route, &target, &input, Replay::Routed)
         .map_err(|failure| CommandError::failed_text(format!("{target}: {failure}")))?;
+    prepared.repairs.extend(closed);
+    prepared.repairs.sort_by_key(|repair| repair.message);
     let shown = Shown::of(&prepared);
     let mut out = io::stdout().lock();
     let written = if args.json {
@@ -99,7 +104,7 @@ fn input_of_session(log: &Log, manifest: &Manifest) -> RequestInput {
         .find_map(|event| json::from_str::<Object>(event.data.get()).ok()?.take_as::<Object>("header"));
     let agent = manifest.agents.get("default").cloned().unwrap_or_default();
     let mut input = RequestInput {
-        history: history(log),
+        history: log.history().into_iter().map(HistoryMessage::from).collect(),
         max_tokens: agent.max_tokens,
         temperature: agent.temperature,
         reasoning_effort: agent.reasoning_effort,
@@ -112,8 +117,14 @@ fn input_of_session(log: &Log, manifest: &Manifest) -> RequestInput {
     input
 }
 
-fn history(log: &Log) -> Vec<HistoryMessage> {
-    log.messages().into_iter().map(HistoryMessage::from).collect()
+/// The results that recovery gave to calls whose process died. They are not in the file yet, so the request shows
+/// them as the repairs they are.
+fn closed_calls(log: &Log) -> Vec<Repair> {
+    let stored = (log.events.len() - log.recovered) as u64;
+    let history = log.history().into_iter().enumerate();
+    let closed =
+        history.filter(|(_, entry)| entry.seq >= stored && matches!(entry.message.source, Source::Tool { .. }));
+    closed.map(|(message, _)| Repair { message, kind: RepairKind::UnansweredCall.name().to_owned() }).collect()
 }
 
 /// The fixed JSON form.
