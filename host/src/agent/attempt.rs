@@ -15,7 +15,7 @@ use crate::llm::assembler::{Assembled, BlockAssembler};
 use crate::llm::client::{Prepared, Replay, prepare};
 use crate::llm::retry;
 use crate::llm::view::RequestInput;
-use crate::session::event::NewEvent;
+use crate::session::event::{LlmRetry, NewEvent};
 
 /// How a request ended.
 pub(super) enum StepOutcome {
@@ -31,6 +31,7 @@ impl Session {
     /// Asks the model, with retries.
     pub(super) async fn request(&mut self, turn: &mut Turn<'_>) -> Result<StepOutcome, AgentError> {
         let provider = turn.target.provider.clone();
+        let config = *self.composition.client.config();
         let mut retries = 0;
         loop {
             let replay = if self.foreign_routes.contains(&provider) { Replay::AllForeign } else { Replay::Routed };
@@ -64,7 +65,7 @@ impl Session {
             };
 
             if prepared.native > 0 && !shown && retry::is_refusal_of_replay(&failure) {
-                self.log(vec![NewEvent::retry_foreign(turn.number, turn.step, &provider, &failure)]);
+                self.log_retry(turn, (retries + 1, config.max_retries, 0), &failure, Some("foreign"));
                 self.update(Update::Notice(format!(
                     "{provider} refused the request ({}). Asking once more without replay metadata; this session \
                      sends {provider} none from here on.",
@@ -74,13 +75,12 @@ impl Session {
                 continue;
             }
 
-            let config = *self.composition.client.config();
-            let delay_ms = match retry::decide(&config, retries, &failure) {
+            let delay_ms = match retry::delay(&config, retries + 1, &failure, retry::jitter()) {
                 retry::Decision::After(delay_ms) => delay_ms,
-                retry::Decision::GiveUp => return Ok(interrupted(assembled, TurnReason::Error { failure })),
+                retry::Decision::GiveUp(_) => return Ok(interrupted(assembled, TurnReason::Error { failure })),
             };
             retries += 1;
-            self.log(vec![NewEvent::retry(turn.number, turn.step, retries, config.max_retries, delay_ms, &failure)]);
+            self.log_retry(turn, (retries, config.max_retries, delay_ms), &failure, None);
             if shown {
                 self.update(Update::AttemptDiscarded);
             }
@@ -89,6 +89,26 @@ impl Session {
                 return Ok(StepOutcome::Failed(TurnReason::Aborted));
             }
         }
+    }
+
+    /// Logs that a further attempt follows: its number, how many there may be, and milliseconds until it starts.
+    fn log_retry(
+        &self,
+        turn: &Turn<'_>,
+        (retry, max_retries, delay_ms): (u32, u32, u64),
+        failure: &Failure,
+        replay: Option<&str>,
+    ) {
+        self.log(vec![NewEvent::llm_retry(&LlmRetry {
+            turn: turn.number,
+            step: turn.step,
+            provider: &turn.target.provider,
+            retry,
+            max_retries,
+            delay_ms,
+            failure,
+            replay,
+        })]);
     }
 
     /// One attempt: streams, logs and assembles. Nothing it meets is an error here; all ends are finish reasons.
@@ -117,7 +137,7 @@ impl Session {
 
     fn take_chunk(&self, turn: &Turn<'_>, assembler: &mut BlockAssembler, shown: &mut bool, chunk: Chunk) {
         assembler.push(&chunk);
-        self.log(vec![NewEvent::chunk(turn.number, turn.step, &chunk)]);
+        self.log(vec![NewEvent::assistant_chunk(turn.number, turn.step, &chunk)]);
         match chunk {
             Chunk::TextDelta { text, .. } => {
                 *shown = true;

@@ -2,11 +2,10 @@
 
 use std::path::Path;
 
-use dsh_plugin_api::json::{Raw, raw};
 use dsh_plugin_api::vocab::{Target, Tool};
-use serde_json::json;
 
 use crate::manifest::Agent;
+use crate::session::event::{RequestConfig, RequestHeader};
 use crate::tools::BuiltIn;
 
 /// Everything of a request that is not history.
@@ -22,19 +21,16 @@ impl Preamble {
         Self { system, tools }
     }
 
-    /// The `header` member of a `request/header` event.
-    pub(super) fn header(&self, target: &Target, agent: &Agent) -> Raw {
-        let mut config = json!({ "provider": target.provider, "model": target.model });
-        if let Some(limit) = agent.max_tokens {
-            config["maxTokens"] = limit.into();
-        }
-        if let Some(temperature) = agent.temperature {
-            config["temperature"] = temperature.into();
-        }
-        if let Some(effort) = &agent.reasoning_effort {
-            config["reasoningEffort"] = effort.as_str().into();
-        }
-        raw(&json!({ "config": config, "system": self.system, "tools": self.tools }))
+    /// What a `request/header` event says of a request.
+    pub(super) fn header(&self, target: &Target, agent: &Agent) -> RequestHeader {
+        let config = RequestConfig {
+            provider: target.provider.clone(),
+            model: target.model.clone(),
+            max_tokens: agent.max_tokens,
+            temperature: agent.temperature,
+            reasoning_effort: agent.reasoning_effort.clone(),
+        };
+        RequestHeader { config, system: self.system.clone(), tools: self.tools.clone() }
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use dsh_plugin_api::json::{self, Object, Raw, raw};
-use dsh_plugin_api::vocab::{Failure, Message, Source, Target};
+use dsh_plugin_api::vocab::{Failure, Message, Target};
 
 use super::prompt::Preamble;
 use super::{AgentError, Composition, SessionOptions, Update, UpdateSink};
@@ -14,8 +14,9 @@ use crate::llm::client::Degraded;
 use crate::llm::registry::Route;
 use crate::llm::view::HistoryMessage;
 use crate::manifest::Agent;
-use crate::session::event::{Event, Header, NewEvent};
-use crate::store::{Log, OnDurable, Writer};
+use crate::session::derive::DerivedMessage;
+use crate::session::event::{Event, Header, LlmDegrade, NewEvent, kind};
+use crate::store::{OnDurable, Writer};
 
 /// A session that is open for prompts. It holds the log's lock.
 pub struct Session {
@@ -75,7 +76,7 @@ impl Session {
         })
     }
 
-    /// Opens a session again, with recovery; `reference` is an id or a path. Also returns the log as it was opened.
+    /// Opens a session again, with recovery; `reference` is an id or a path.
     ///
     /// Without a model in the options, the session goes on with the one it used last, where that route still exists.
     ///
@@ -87,7 +88,7 @@ impl Session {
         reference: &str,
         options: SessionOptions,
         updates: UpdateSink,
-    ) -> Result<(Self, Log), AgentError> {
+    ) -> Result<Self, AgentError> {
         let (log, writer) = composition.store.open(reference, durable(&updates))?;
         writer.checkpoint().await?;
         let mut past = Past::default();
@@ -95,14 +96,10 @@ impl Session {
             past.take(event);
         }
         let last_model = past.last_model.filter(|model| composition.registry.resolve(model).is_ok());
-        let session = Self {
+        Ok(Self {
             id: log.header.id.clone(),
             model: options.model.or(last_model),
-            history: log
-                .history()
-                .into_iter()
-                .map(|entry| HistoryMessage { message: entry.message, interrupted: entry.interrupted })
-                .collect(),
+            history: log.history().into_iter().map(HistoryMessage::from).collect(),
             turn: past.turn,
             titled: past.titled,
             header: past.header,
@@ -112,8 +109,7 @@ impl Session {
             updates,
             writer,
             cwd: options.cwd,
-        };
-        Ok((session, log))
+        })
     }
 
     /// Its id.
@@ -156,14 +152,18 @@ impl Session {
     /// Logs the request header when it is not the one of the last request.
     pub(super) fn log_header(&mut self, preamble: &Preamble, target: &Target, agent: &Agent, route: &Route) {
         let header = preamble.header(target, agent);
-        if self.header.as_ref().is_some_and(|last| last.get() == header.get()) {
+        let text = raw(&header);
+        if self.header.as_ref().is_some_and(|last| last.get() == text.get()) {
             return;
         }
         let reason = if self.header.is_some() { "changed" } else { "initial" };
         let model = route.info.models.iter().find(|model| model.id == target.model);
         let window = model.and_then(|model| model.context_window);
-        self.log(vec![NewEvent::request_header(&header, reason), NewEvent::request_context(target, window)]);
-        self.header = Some(header);
+        self.log(vec![
+            NewEvent::request_header(&header, reason),
+            NewEvent::request_context(&target.provider, &target.model, window),
+        ]);
+        self.header = Some(text);
     }
 
     /// Logs and shows degrades that were not reported before for this message, reason and route.
@@ -171,10 +171,25 @@ impl Session {
         for degrade in degraded {
             let key = (degrade.message_id.clone(), degrade.reason.clone(), target.provider.clone());
             if self.reported.insert(key) {
-                self.log(vec![NewEvent::degrade(turn, step, target, degrade)]);
+                self.log(vec![NewEvent::llm_degrade(&LlmDegrade {
+                    turn,
+                    step,
+                    message: degrade.message,
+                    message_id: &degrade.message_id,
+                    code: degrade.code,
+                    reason: &degrade.reason,
+                    provider: &target.provider,
+                    model: &target.model,
+                })]);
                 self.update(Update::Degraded(degrade.clone()));
             }
         }
+    }
+}
+
+impl From<DerivedMessage> for HistoryMessage {
+    fn from(derived: DerivedMessage) -> Self {
+        Self { message: derived.message, interrupted: derived.interrupted }
     }
 }
 
@@ -191,25 +206,24 @@ struct Past {
 
 impl Past {
     fn take(&mut self, event: &Event) {
-        if !matches!(
-            event.kind.as_str(),
-            "turn/start" | "session/title" | "request/header" | "llm/degrade" | "llm/retry"
-        ) {
+        if ![kind::TURN_START, kind::SESSION_TITLE, kind::REQUEST_HEADER, kind::LLM_DEGRADE, kind::LLM_RETRY]
+            .contains(&event.kind.as_str())
+        {
             return;
         }
         // An event of another writer may hold anything; what cannot be read says nothing.
         let Ok(mut data) = json::from_str::<Object>(event.data.get()) else { return };
         match event.kind.as_str() {
-            "turn/start" => self.turn = self.turn.max(data.take_as("turn").unwrap_or_default()),
-            "session/title" => self.titled = true,
-            "request/header" => {
+            kind::TURN_START => self.turn = self.turn.max(data.take_as("turn").unwrap_or_default()),
+            kind::SESSION_TITLE => self.titled = true,
+            kind::REQUEST_HEADER => {
                 self.header = data.take("header");
                 let header = self.header.as_ref().and_then(|header| json::from_str::<Object>(header.get()).ok());
                 let config = header.and_then(|mut header| header.take_as::<Object>("config"));
                 self.last_model = config
                     .and_then(|config| Some(format!("{}/{}", config.get_str("provider")?, config.get_str("model")?)));
             }
-            "llm/degrade" => {
+            kind::LLM_DEGRADE => {
                 let text = |key: &str| data.get_str(key).unwrap_or_default();
                 self.reported.insert((text("messageId"), text("reason"), text("provider")));
             }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use dsh_plugin_api::vocab::{Block, FinishReason, Message, Role, Source, Target, Usage};
+use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::attempt::StepOutcome;
@@ -97,7 +98,7 @@ impl Session {
         if !self.titled
             && let Some(title) = fallback_title(&message.text())
         {
-            self.log(vec![NewEvent::title(&title, &[seq + 2])]);
+            self.log(vec![NewEvent::session_title(&title, &[seq + 2], &json!({ "kind": "fallback" }))]);
             self.titled = true;
         }
         self.history.push(HistoryMessage { message, interrupted: false });
@@ -174,7 +175,7 @@ impl Session {
                 is_error: Some(output.is_error),
             };
             let message = Message::new(message_id(), Role::User, vec![result], Source::Tool { call_id: id });
-            self.log(vec![NewEvent::tool_result(turn.number, turn.step, &message)]);
+            self.log(vec![NewEvent::tool_result(turn.number, turn.step, &message, None)]);
             self.history.push(HistoryMessage { message, interrupted: false });
         }
         Ok(turn.cancel.is_cancelled().then_some(TurnReason::Aborted))

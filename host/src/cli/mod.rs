@@ -8,6 +8,7 @@ mod error;
 mod manifest;
 mod mock_provider;
 mod models;
+mod output;
 mod plugins;
 mod request;
 mod run;

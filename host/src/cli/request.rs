@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use dsh_plugin_api::json::{self, Object, Raw, raw};
-use dsh_plugin_api::vocab::{Block, Exchange, HeaderValue, HttpRequest, Repair, Request, Role, Tool};
+use dsh_plugin_api::vocab::{Exchange, HeaderValue, HttpRequest, Repair, Request, Source, Tool};
 use serde::Serialize;
 
 use super::{CommandError, Context};
@@ -41,17 +41,19 @@ pub(super) fn run(context: &Context, args: RequestArgs) -> Result<ExitCode, Comm
     let (route, target) = registry
         .resolve(&args.model)
         .map_err(|failure| CommandError::usage_text(failure.message, "`dsh models` lists what the manifest serves"))?;
-    let (input, recovered) = match (&args.session, &args.file) {
+    let mut closed = Vec::new();
+    let input = match (&args.session, &args.file) {
         (Some(session), _) => {
             let log = context.store().read(session).map_err(|e| CommandError::failed_text(e.to_string()))?;
-            (input_of_session(&log, &manifest), repairs_of_recovery(&log))
+            closed = closed_calls(&log);
+            input_of_session(&log, &manifest)
         }
-        (None, Some(file)) => (input_of_file(file)?, Vec::new()),
+        (None, Some(file)) => input_of_file(file)?,
         (None, None) => return Err(CommandError::usage_text("there is no request", "name a file or a --session")),
     };
     let mut prepared = prepare(&route, &target, &input, Replay::Routed)
         .map_err(|failure| CommandError::failed_text(format!("{target}: {failure}")))?;
-    prepared.repairs.extend(recovered);
+    prepared.repairs.extend(closed);
     prepared.repairs.sort_by_key(|repair| repair.message);
     let shown = Shown::of(&prepared);
     let mut out = io::stdout().lock();
@@ -101,9 +103,8 @@ fn input_of_session(log: &Log, manifest: &Manifest) -> RequestInput {
         .filter(|event| event.kind == "request/header")
         .find_map(|event| json::from_str::<Object>(event.data.get()).ok()?.take_as::<Object>("header"));
     let agent = manifest.agents.get("default").cloned().unwrap_or_default();
-    let entries = log.history().into_iter();
     let mut input = RequestInput {
-        history: entries.map(|e| HistoryMessage { message: e.message, interrupted: e.interrupted }).collect(),
+        history: log.history().into_iter().map(HistoryMessage::from).collect(),
         max_tokens: agent.max_tokens,
         temperature: agent.temperature,
         reasoning_effort: agent.reasoning_effort,
@@ -116,25 +117,14 @@ fn input_of_session(log: &Log, manifest: &Manifest) -> RequestInput {
     input
 }
 
-/// What recovery adds to an interrupted session is not in its file yet. A result that it gives to a call is the repair
-/// of that call, made one layer below the request view, and is named like it.
-fn repairs_of_recovery(log: &Log) -> Vec<Repair> {
-    let recorded = log.events.len().saturating_sub(log.recovered) as u64;
-    let entries = log.history();
-    let mut caller = None;
-    let mut repairs = Vec::new();
-    for (position, entry) in entries.iter().enumerate() {
-        if entry.message.role == Role::Assistant {
-            caller = Some(position);
-        }
-        let results = entry.message.content.iter().filter(|block| matches!(block, Block::ToolResult { .. })).count();
-        if entry.seq >= recorded && results > 0 {
-            let repair =
-                Repair { message: caller.unwrap_or(position), kind: RepairKind::UnansweredCall.name().to_owned() };
-            repairs.extend(std::iter::repeat_n(repair, results));
-        }
-    }
-    repairs
+/// The results that recovery gave to calls whose process died. They are not in the file yet, so the request shows
+/// them as the repairs they are.
+fn closed_calls(log: &Log) -> Vec<Repair> {
+    let stored = (log.events.len() - log.recovered) as u64;
+    let history = log.history().into_iter().enumerate();
+    let closed =
+        history.filter(|(_, entry)| entry.seq >= stored && matches!(entry.message.source, Source::Tool { .. }));
+    closed.map(|(message, _)| Repair { message, kind: RepairKind::UnansweredCall.name().to_owned() }).collect()
 }
 
 /// The fixed JSON form.
@@ -181,6 +171,7 @@ impl<'a> Shown<'a> {
 
 /// Name and meaning of a repair. Those of adapters have a name only.
 fn explain(kind: &str) -> String {
+    use crate::llm::view::RepairKind;
     match RepairKind::ALL.iter().find(|known| known.name() == kind) {
         Some(known) => format!("{kind}: {}", known.description()),
         None => kind.to_owned(),

@@ -61,9 +61,7 @@ pub(super) fn run(context: &Context, args: RunArgs) -> Result<ExitCode, CommandE
         };
         let opened = match &reference {
             None => Session::create(Arc::clone(&composition), options, sink).await,
-            Some(reference) => {
-                Session::resume(Arc::clone(&composition), reference, options, sink).await.map(|(session, _)| session)
-            }
+            Some(reference) => Session::resume(Arc::clone(&composition), reference, options, sink).await,
         };
         let mut session = opened.map_err(|e| open_error(e, reference.is_some()))?;
         let cancel = CancellationToken::new();
@@ -76,7 +74,7 @@ pub(super) fn run(context: &Context, args: RunArgs) -> Result<ExitCode, CommandE
 /// The id of the session that was created last.
 fn newest(composition: &Composition) -> Result<String, CommandError> {
     let listed = composition.store.list().map_err(|e| CommandError::failed_text(e.to_string()))?;
-    listed.into_iter().find(|entry| entry.error.is_none()).map(|entry| entry.id).ok_or_else(|| {
+    listed.into_iter().find(|entry| entry.messages.is_ok()).map(|entry| entry.id).ok_or_else(|| {
         CommandError::usage_text(
             format!("there is no session to continue in {}", composition.store.dir().display()),
             "start one without --continue",
@@ -86,7 +84,7 @@ fn newest(composition: &Composition) -> Result<String, CommandError> {
 
 fn open_error(error: AgentError, given: bool) -> CommandError {
     match error {
-        AgentError::Store(e) if given => CommandError::failed(miette::miette!(help = e.help(), "{e}")),
+        AgentError::Store(e) if given => CommandError::failed_text(e.to_string()),
         other => CommandError::failed_text(other.to_string()),
     }
 }

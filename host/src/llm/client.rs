@@ -1,14 +1,17 @@
 //! Opens the response of a prepared request.
 
-use dsh_plugin_api::vocab::{Chunk, Failure};
+use dsh_plugin_api::vocab::Failure;
 
+use super::transport::Http;
 use crate::manifest::Transport;
 
+pub use super::exchange::ResponseStream;
 pub use super::prepare::{Degraded, HistoryMessage, Neutral, Prepared, Replay, RequestInput, prepare};
 
 /// Sends requests.
 pub struct Client {
     config: Transport,
+    http: Http,
 }
 
 impl Client {
@@ -16,9 +19,9 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// When TLS or the proxy configuration of the environment cannot be set up.
+    /// When TLS cannot be set up at all. A system without CA certificates is fine for plain `http`.
     pub fn new(config: Transport) -> Result<Self, Failure> {
-        Ok(Self { config })
+        Ok(Self { http: Http::new(&config)?, config })
     }
 
     /// The configuration.
@@ -30,23 +33,6 @@ impl Client {
     /// Starts an attempt. Everything that can fail shows up as the stream's finish chunk.
     #[must_use]
     pub fn open(&self, prepared: &Prepared) -> ResponseStream {
-        let _ = prepared;
-        ResponseStream {}
-    }
-}
-
-/// Chunks of one attempt. The last one is always a finish.
-pub struct ResponseStream {}
-
-impl ResponseStream {
-    /// The next chunk; `None` after the finish. Cancel safe.
-    pub async fn next(&mut self) -> Option<Chunk> {
-        None
-    }
-
-    /// Stops the attempt and closes the connection. Returns the chunks that are still due, the last one a finish of
-    /// kind `aborted`.
-    pub fn cancel(&mut self) -> Vec<Chunk> {
-        Vec::new()
+        ResponseStream::open(&self.http, &self.config, prepared)
     }
 }

@@ -1,14 +1,18 @@
 //! From a request in the host's words to a stream of chunks.
 //!
 //! `registry` knows the routes, `degrade` decides native or foreign, `view` makes a history acceptable, `prepare` does
-//! both and has the adapter convert the result, `transport` moves the bytes, `assembler` makes blocks of chunks.
+//! both and has the adapter convert the result. `transport` sends it, with the secrets of `credential`, `exchange`
+//! makes chunks of the answer, `assembler` makes blocks of chunks, and `retry` says whether a failed attempt is worth
+//! another.
 
 pub mod assembler;
 pub mod client;
 pub mod credential;
 pub mod degrade;
+pub mod exchange;
 pub mod prepare;
 pub mod registry;
+pub mod retry;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod transport;

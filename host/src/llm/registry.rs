@@ -1,12 +1,19 @@
 //! Which adapter serves which route.
+//!
+//! A route has exactly one owner. An adapter that cannot be loaded is reported by id and leaves the others alone,
+//! unless the manifest calls it `required`; a manifest that an adapter refuses, or that gives a route two owners, is
+//! a bad manifest.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use dsh_plugin_api::vocab::{EnvelopeId, Failure, RouteInfo, Target};
+use dsh_plugin_api::vocab::{EnvelopeId, Failure, FailureCode, RouteInfo, Target};
 
-use crate::loader::{AdapterHandle, Loader};
-use crate::manifest::{Manifest, ManifestError};
+use crate::loader::{AdapterHandle, CreateError, Loader, chain};
+use crate::manifest::{AdapterEntry, Manifest, ManifestError};
+
+/// How alike two names must be for one to be offered in place of the other.
+const NEAR: f64 = 0.7;
 
 /// One provider route and its owner.
 pub struct Route {
@@ -20,7 +27,8 @@ pub struct Route {
     pub handle: Arc<dyn AdapterHandle>,
     /// The credential reference that the manifest names in this route; a request may use no other.
     pub credential: Option<String>,
-    /// The only origin (`scheme://host:port`) that this route's requests and secrets may go to.
+    /// The only origin (`scheme://host`, with `:port` where it is not the scheme's own) that this route's requests and
+    /// secrets may go to.
     pub origin: Option<String>,
 }
 
@@ -52,6 +60,23 @@ pub struct Registry {
     pub routes: BTreeMap<String, Arc<Route>>,
 }
 
+/// Why one adapter does not serve.
+#[derive(Debug, thiserror::Error)]
+enum NotServing {
+    #[error(transparent)]
+    Load(#[from] crate::loader::LoadError),
+    #[error("{library}: {error}")]
+    Create { library: String, error: CreateError },
+    #[error(
+        "it claims the credential {claimed:?} for its route {route:?}, where the manifest names {}; a route may use \
+         only the reference that `config.providers.{route}.credential` names",
+        named.as_ref().map_or_else(|| "none".to_owned(), |named| format!("{named:?}"))
+    )]
+    Credential { route: String, claimed: String, named: Option<String> },
+    #[error("the base URL {url:?} of its route {route:?} has no origin to send requests to; give an http or https URL")]
+    Origin { route: String, url: String },
+}
+
 impl Registry {
     /// Loads the adapters of a manifest. One that fails is reported in [`Registry::adapters`] unless it is `required`.
     ///
@@ -60,17 +85,159 @@ impl Registry {
     /// A required adapter that fails, a route with two owners, a configuration that its adapter refuses: each with its
     /// place in the manifest.
     pub fn load(manifest: &Manifest, loader: &Loader) -> Result<Self, ManifestError> {
-        let _ = (manifest, loader);
-        Ok(Self::default())
+        let mut registry = Self::default();
+        for entry in &manifest.adapters {
+            let mut status = AdapterStatus {
+                id: entry.id.clone(),
+                library: entry.library.clone(),
+                version: None,
+                api: None,
+                envelope: None,
+                routes: Vec::new(),
+                error: None,
+            };
+            match serve(entry, loader, &mut status) {
+                Ok(routes) => registry.add(manifest, &mut status, routes)?,
+                Err(NotServing::Create { error: CreateError::Config(refusal), .. }) => {
+                    return Err(manifest.config_error(&entry.id, &refusal));
+                }
+                Err(error) if entry.required => return Err(manifest.adapter_error(&entry.id, &error)),
+                Err(error) => {
+                    let error = chain(&error);
+                    tracing::warn!("adapter {} is not loaded: {error}", entry.id);
+                    status.error = Some(error);
+                }
+            }
+            registry.adapters.push(status);
+        }
+        Ok(registry)
+    }
+
+    fn add(
+        &mut self,
+        manifest: &Manifest,
+        status: &mut AdapterStatus,
+        routes: Vec<Route>,
+    ) -> Result<(), ManifestError> {
+        for route in routes {
+            let name = route.info.name.clone();
+            if let Some(first) = self.routes.get(&name) {
+                return Err(manifest.route_conflict(&name, &first.adapter, &status.id));
+            }
+            status.routes.push(name.clone());
+            self.routes.insert(name, Arc::new(route));
+        }
+        Ok(())
     }
 
     /// The route and target of `provider/model`, split at the first slash.
     ///
     /// # Errors
     ///
-    /// `UNKNOWN_MODEL`, with what there is and what is nearest.
+    /// `UNKNOWN_MODEL`, with what there is and what is nearest, and with the errors of the adapters that are not
+    /// loaded when one of them may own the route. For a command that is bad usage or a bad manifest: exit code 2.
     pub fn resolve(&self, model: &str) -> Result<(Arc<Route>, Target), Failure> {
-        let _ = model;
-        Err(Failure::new(dsh_plugin_api::vocab::FailureCode::UnknownModel, "stub"))
+        let unknown = |text: String| Failure::new(FailureCode::UnknownModel, text);
+        let (provider, id) = match model.split_once('/') {
+            Some((provider, id)) if !provider.is_empty() && !id.is_empty() => (provider, id),
+            _ => {
+                let example = self.models().next().unwrap_or_else(|| "deepseek/deepseek-chat".to_owned());
+                return Err(unknown(format!("{model:?} is no model; give PROVIDER/MODEL, for example {example}")));
+            }
+        };
+        let route = self.route(provider)?;
+        let models = || route.info.models.iter().map(|model| model.id.as_str());
+        if !route.info.any_model && !models().any(|known| known == id) {
+            let text = format!("the route {provider:?} has no model {id:?}{}", offer(id, models()));
+            return Err(unknown(text));
+        }
+        Ok((Arc::clone(route), Target { provider: provider.to_owned(), model: id.to_owned() }))
+    }
+
+    /// The route of that name.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Registry::resolve`].
+    pub fn route(&self, provider: &str) -> Result<&Arc<Route>, Failure> {
+        let unknown = || Failure::new(FailureCode::UnknownModel, self.no_route(provider));
+        self.routes.get(provider).ok_or_else(unknown)
+    }
+
+    /// Every listed model as `provider/model`.
+    fn models(&self) -> impl Iterator<Item = String> {
+        let routes = self.routes.iter();
+        routes.flat_map(|(name, route)| route.info.models.iter().map(move |model| format!("{name}/{}", model.id)))
+    }
+
+    fn no_route(&self, provider: &str) -> String {
+        let mut text = format!("no loaded adapter serves the provider route {provider:?}");
+        text.push_str(&offer(provider, self.routes.keys().map(String::as_str)));
+        for status in &self.adapters {
+            if let Some(error) = &status.error {
+                text.push_str(&format!("; the adapter {:?} is not loaded: {error}", status.id));
+            }
+        }
+        text
+    }
+}
+
+/// The nearest of some names, and all of them.
+fn offer<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
+    let known: Vec<&str> = known.collect();
+    let likeness = |candidate: &str| strsim::jaro_winkler(candidate, name);
+    let nearest = known.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
+    let nearest = nearest.filter(|nearest| likeness(nearest) >= NEAR);
+    let mut text = nearest.map_or_else(String::new, |nearest| format!("; did you mean {nearest:?}?"));
+    match known.as_slice() {
+        [] => text.push_str("; there is none"),
+        known => text.push_str(&format!("; there are: {}", known.join(", "))),
+    }
+    text
+}
+
+/// Loads one adapter and makes its instance; what is learned on the way goes into the status.
+fn serve(entry: &AdapterEntry, loader: &Loader, status: &mut AdapterStatus) -> Result<Vec<Route>, NotServing> {
+    let library = loader.load(&entry.spec)?;
+    status.version = Some(library.metadata.version.clone());
+    status.api = Some(library.metadata.api.clone());
+    status.envelope = Some(library.metadata.envelope.clone());
+    let create = |error| NotServing::Create { library: library.path.display().to_string(), error };
+    let (handle, created) = library.create(&entry.config).map_err(create)?;
+    let route = |info: RouteInfo| {
+        let credential = credential(&entry.config, &info)?;
+        let origin = origin(&entry.config, &info)?;
+        let envelope = library.metadata.envelope.clone();
+        Ok(Route { info, adapter: entry.id.clone(), envelope, handle: Arc::clone(&handle), credential, origin })
+    };
+    created.routes.into_iter().map(route).collect()
+}
+
+/// A string of `config.providers.<route>`.
+fn named<'a>(config: &'a serde_json::Value, route: &str, key: &str) -> Option<&'a str> {
+    config.get("providers")?.get(route)?.get(key)?.as_str()
+}
+
+/// The reference that adapter and manifest agree on. The manifest is the user's word: an adapter that claims another
+/// one would get a secret that was not meant for it.
+fn credential(config: &serde_json::Value, info: &RouteInfo) -> Result<Option<String>, NotServing> {
+    let named = named(config, &info.name, "credential");
+    match &info.credential {
+        None => Ok(None),
+        Some(claimed) if named == Some(claimed) => Ok(Some(claimed.clone())),
+        Some(claimed) => Err(NotServing::Credential {
+            route: info.name.clone(),
+            claimed: claimed.clone(),
+            named: named.map(str::to_owned),
+        }),
+    }
+}
+
+/// The origin of the manifest's `base_url`; only a route without one goes where the adapter says.
+fn origin(config: &serde_json::Value, info: &RouteInfo) -> Result<Option<String>, NotServing> {
+    let Some(url) = named(config, &info.name, "base_url").or(info.origin.as_deref()) else { return Ok(None) };
+    match reqwest::Url::parse(url) {
+        Ok(parsed) if matches!(parsed.scheme(), "http" | "https") => Ok(Some(parsed.origin().ascii_serialization())),
+        _ => Err(NotServing::Origin { route: info.name.clone(), url: url.to_owned() }),
     }
 }

@@ -13,7 +13,7 @@ use super::event::{Event, kind};
 
 /// One message of the derived history.
 #[derive(Debug, Clone)]
-pub struct HistoryMessage {
+pub struct DerivedMessage {
     /// The message, with every member it was written with.
     pub message: Message,
     /// True for a partial answer: the model that reads it is told that it was interrupted.
@@ -24,8 +24,8 @@ pub struct HistoryMessage {
 
 /// The history that these events derive to.
 #[must_use]
-pub fn history(events: &[Event]) -> Vec<HistoryMessage> {
-    let mut surface: Vec<HistoryMessage> = Vec::new();
+pub fn history(events: &[Event]) -> Vec<DerivedMessage> {
+    let mut surface: Vec<DerivedMessage> = Vec::new();
     for event in events {
         let Some(body) = Body::of(event) else { continue };
         let place = match SurfaceOp::of(event) {
@@ -33,15 +33,15 @@ pub fn history(events: &[Event]) -> Vec<HistoryMessage> {
             SurfaceOp::Replace { start, end } => replace(&mut surface, start, end),
         };
         if let Some(message) = body.message {
-            surface.insert(place, HistoryMessage { message, interrupted: body.interrupted, seq: event.seq });
+            surface.insert(place, DerivedMessage { message, interrupted: body.interrupted, seq: event.seq });
         }
     }
     surface
 }
 
 /// Takes the messages of these seqs off the surface; returns where the first of them stood, or the end.
-fn replace(surface: &mut Vec<HistoryMessage>, start: u64, end: u64) -> usize {
-    let replaced = |message: &HistoryMessage| (start..=end).contains(&message.seq);
+fn replace(surface: &mut Vec<DerivedMessage>, start: u64, end: u64) -> usize {
+    let replaced = |message: &DerivedMessage| (start..=end).contains(&message.seq);
     let place = surface.iter().position(replaced).unwrap_or(surface.len());
     surface.retain(|message| !replaced(message));
     place

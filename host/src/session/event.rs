@@ -399,6 +399,8 @@ pub struct LlmRetry<'a> {
     pub turn: u64,
     /// Step of the request.
     pub step: u64,
+    /// Route of the request.
+    pub provider: &'a str,
     /// Number of the coming attempt, from 1.
     pub retry: u32,
     /// How many there may be.
@@ -436,6 +438,7 @@ mod tests {
         let retry = LlmRetry {
             turn: 1,
             step: 1,
+            provider: "p",
             retry: 1,
             max_retries: 3,
             delay_ms: 5,
@@ -468,7 +471,7 @@ mod tests {
             ),
             (
                 NewEvent::llm_retry(&retry),
-                json!({"type":"llm/retry","data":{"turn":1,"step":1,"retry":1,"maxRetries":3,"delayMs":5,"failure":{"message":"down","code":"SERVER"},"replay":"foreign"},"ignorable":true}),
+                json!({"type":"llm/retry","data":{"turn":1,"step":1,"provider":"p","retry":1,"maxRetries":3,"delayMs":5,"failure":{"message":"down","code":"SERVER"},"replay":"foreign"},"ignorable":true}),
             ),
         ] {
             let mut written = serde_json::to_value(event.at(7, 9)).unwrap();

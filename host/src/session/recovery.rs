@@ -260,8 +260,16 @@ mod tests {
 
     fn retry() -> NewEvent {
         let failure = Failure::new(FailureCode::Server, "down");
-        let retry =
-            LlmRetry { turn: 1, step: 1, retry: 1, max_retries: 3, delay_ms: 1, failure: &failure, replay: None };
+        let retry = LlmRetry {
+            turn: 1,
+            step: 1,
+            provider: "p",
+            retry: 1,
+            max_retries: 3,
+            delay_ms: 1,
+            failure: &failure,
+            replay: None,
+        };
         NewEvent::llm_retry(&retry)
     }
 

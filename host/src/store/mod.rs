@@ -22,7 +22,7 @@ use std::sync::Arc;
 use dsh_plugin_api::json;
 use dsh_plugin_api::vocab::Message;
 
-use crate::session::derive::{self, HistoryMessage};
+use crate::session::derive::{self, DerivedMessage};
 use crate::session::event::{Event, Header, NewEvent, kind};
 use crate::session::{line, recovery};
 
@@ -248,7 +248,7 @@ impl Log {
 
     /// The derived history with what a request needs to know of each message.
     #[must_use]
-    pub fn history(&self) -> Vec<HistoryMessage> {
+    pub fn history(&self) -> Vec<DerivedMessage> {
         derive::history(&self.events)
     }
 

@@ -151,13 +151,13 @@ impl Block {
             }
             "tool-result" if results => {
                 let part = |value: Raw| Self::parse_known(&value, false).unwrap_or(Self::Other(value));
-                let content = match o.take("content") {
+                let content: Vec<Raw> = match o.take("content") {
                     None => Vec::new(),
-                    Some(content) => json::from_str::<Vec<Raw>>(content.get()).ok()?.into_iter().map(part).collect(),
+                    Some(content) => json::from_str(content.get()).ok()?,
                 };
                 Some(Self::ToolResult {
                     tool_call_id: o.take_as("toolCallId")?,
-                    content,
+                    content: content.into_iter().map(part).collect(),
                     is_error: o.take_as("isError"),
                 })
             }

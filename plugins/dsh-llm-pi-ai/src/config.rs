@@ -343,6 +343,7 @@ impl Provider {
 
 #[cfg(test)]
 mod tests {
+    use dsh_plugin_api::vocab::{FailureCode, Request, Target};
     use dsh_plugin_api::{Adapter, schemars};
     use serde_json::json;
 
@@ -376,13 +377,21 @@ mod tests {
     }
 
     #[test]
+    fn a_route_of_a_wire_to_come_is_listed_and_refuses_its_requests() {
+        for api in ["anthropic-messages", "openai-responses", "google-generative-ai", "mistral-conversations"] {
+            let adapter = made("x", json!({"api": api})).unwrap();
+            assert_eq!(adapter.routes()[0].api.as_deref(), Some(api));
+            let to = Target { provider: "x".into(), model: "m".into() };
+            let failure = adapter.encode(&Request::default(), Vec::new(), &to).unwrap_err();
+            assert_eq!(failure.code, FailureCode::Unsupported);
+            assert!(failure.message.contains(api) && failure.message.contains("openai-completions"), "{failure}");
+        }
+    }
+
+    #[test]
     fn every_refusal_names_the_key() {
         let model = |more: Value| json!({"models": [{"id": "a"}, more]});
         for (route, more, path, message) in [
-            ("x", json!({"api": "anthropic-messages"}), "providers.x.api", "it serves openai-completions"),
-            ("x", json!({"api": "openai-responses"}), "providers.x.api", "it serves openai-completions"),
-            ("x", json!({"api": "google-generative-ai"}), "providers.x.api", "it serves openai-completions"),
-            ("x", json!({"api": "mistral-conversations"}), "providers.x.api", "it serves openai-completions"),
             ("x", json!({"base_url": "api.x.test"}), "providers.x.base_url", "absolute http or https URL"),
             ("x", json!({"credential": " "}), "providers.x.credential", "blank"),
             ("a/b", json!({}), "providers.a/b", "cannot name a route"),

@@ -37,7 +37,10 @@ pub struct PiAi {
 #[derive(Debug)]
 struct Route {
     info: RouteInfo,
-    wire: Wire,
+    api: ApiName,
+    /// Absent for a wire that this version does not serve: such a route is listed, and its requests are refused, so
+    /// that one route of a manifest does not take the others with it.
+    wire: Option<Wire>,
 }
 
 /// A route's wire. A further wire is a further variant here, in [`Native`] and in [`Decoder`].
@@ -80,18 +83,15 @@ impl Route {
             models: provider.models.iter().map(model_info).collect(),
             any_model: true,
         };
-        let wire = match provider.api {
-            ApiName::OpenaiCompletions => Wire::Completions(completions::Route::new(name, provider, endpoint)?),
-            api @ (ApiName::OpenaiResponses
+        let api = provider.api;
+        let wire = match api {
+            ApiName::OpenaiCompletions => Some(Wire::Completions(completions::Route::new(name, provider, endpoint)?)),
+            ApiName::OpenaiResponses
             | ApiName::AnthropicMessages
             | ApiName::GoogleGenerativeAi
-            | ApiName::MistralConversations) => {
-                let message =
-                    format!("{} is not served by this version of the adapter; it serves {SERVED}", api.name());
-                return Err(ConfigError::new(format!("providers.{name}.api"), message));
-            }
+            | ApiName::MistralConversations => None,
         };
-        Ok(Self { info, wire })
+        Ok(Self { info, api, wire })
     }
 }
 
@@ -108,10 +108,17 @@ fn model_info(model: &Model) -> ModelInfo {
 }
 
 impl PiAi {
-    fn route(&self, to: &Target) -> Result<&Route, Failure> {
-        self.routes.get(&to.provider).ok_or_else(|| {
+    fn wire(&self, to: &Target) -> Result<&Wire, Failure> {
+        let route = self.routes.get(&to.provider).ok_or_else(|| {
             let message = format!("the adapter has no provider route {:?}", to.provider);
             Failure::new(FailureCode::UnknownModel, message)
+        })?;
+        route.wire.as_ref().ok_or_else(|| {
+            let (name, api) = (&to.provider, route.api.name());
+            let message = format!(
+                "route {name} speaks {api}, which this version of the adapter does not serve; it serves {SERVED}"
+            );
+            Failure::new(FailureCode::Unsupported, message)
         })
     }
 }
@@ -143,20 +150,20 @@ impl Adapter for PiAi {
         envelope: &ReplayEnvelope,
         to: &Target,
     ) -> Result<Native, InvalidReplay> {
-        let route = self.route(to).map_err(|failure| InvalidReplay::Invalid(failure.message))?;
-        Ok(Native(match &route.wire {
+        let wire = self.wire(to).map_err(|failure| InvalidReplay::OtherOrigin(failure.message))?;
+        Ok(Native(match wire {
             Wire::Completions(_) => NativeTurn::Completions(completions::Route::restore(message, envelope)?),
         }))
     }
 
     fn foreign(&self, message: &Message, to: &Target) -> Result<Native, Failure> {
-        Ok(Native(match &self.route(to)?.wire {
+        Ok(Native(match self.wire(to)? {
             Wire::Completions(_) => NativeTurn::Completions(completions::Route::foreign(message)),
         }))
     }
 
     fn encode(&self, request: &Request, history: Vec<Native>, to: &Target) -> Result<Encoded, Failure> {
-        match &self.route(to)?.wire {
+        match self.wire(to)? {
             Wire::Completions(route) => {
                 let turns = history.into_iter().map(|Native(NativeTurn::Completions(turn))| turn).collect();
                 route.encode(request, turns, to)
@@ -165,7 +172,7 @@ impl Adapter for PiAi {
     }
 
     fn decoder(&self, head: &ResponseHead, to: &Target) -> Result<Decoder, Failure> {
-        Ok(Decoder(match &self.route(to)?.wire {
+        Ok(Decoder(match self.wire(to)? {
             Wire::Completions(route) => WireDecoder::Completions(route.decoder(head, to)?),
         }))
     }

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use dsh_plugin_api::vocab::{Block, Image, Role, Source};
 
-use crate::session::derive::HistoryMessage;
+use crate::session::derive::DerivedMessage;
 use crate::store::Log;
 
 /// Longest tool argument or result that is shown, in characters.
@@ -51,7 +51,7 @@ impl<'a> Transcript<'a> {
         Ok(())
     }
 
-    fn entry(&self, entry: &HistoryMessage, out: &mut impl Write) -> io::Result<()> {
+    fn entry(&self, entry: &DerivedMessage, out: &mut impl Write) -> io::Result<()> {
         let message = &entry.message;
         let results_only = message.content.iter().all(|block| matches!(block, Block::ToolResult { .. }));
         if !results_only || message.content.is_empty() {

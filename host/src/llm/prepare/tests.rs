@@ -56,6 +56,10 @@ fn positions_are_those_of_the_input_and_repairs_of_the_adapter_are_mapped_back()
     let messages = json!([user(" "), user("q"), answer(Value::Null), user("r")]);
     let prepared = prepare(&route(Arc::clone(&adapter)), &target(), &input(messages), Replay::Routed).unwrap();
     assert_eq!(prepared.degraded.iter().map(|d| d.message).collect::<Vec<_>>(), [2]);
+    assert_eq!(
+        prepared.degraded[0].describe(),
+        "message 2 goes out without its replay metadata (INVALID_REPLAY_STATE): the replay state is not an object"
+    );
     let repairs: Vec<_> = prepared.repairs.iter().map(|r| (r.message, r.kind.as_str())).collect();
     assert_eq!(repairs, [(0, "blank-text"), (0, "empty-message"), (3, "by-adapter"), (99, "odd")]);
     assert_eq!(adapter.told.lock().unwrap().len(), 1);

@@ -91,7 +91,9 @@ fn home(before: &[Item], id: &str) -> Home {
 /// Results without an id go to the calls that still wait in the nearest message before them, where that is certain:
 /// one call waits, or as many as there are such results.
 fn adopt(items: &mut [Item], lost: Vec<(usize, Answer)>, repairs: &mut Repairs) {
-    let mut groups: Vec<(Option<usize>, Vec<(usize, Answer)>)> = Vec::new();
+    /// A calling item, and the results that may be its own.
+    type Group = (Option<usize>, Vec<(usize, Answer)>);
+    let mut groups: Vec<Group> = Vec::new();
     for (at, answer) in lost {
         let caller = items[..=at].iter().rposition(|item| !item.calls.is_empty());
         match groups.last_mut() {

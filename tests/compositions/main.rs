@@ -1,0 +1,5 @@
+//! Real compositions: the built `dsh`, the built adapters, real files. One module per subject.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "what fails here fails a test")]
+
+mod loading;
