@@ -15,8 +15,9 @@ def lines(path):
 
 def main():
     with tempfile.TemporaryDirectory() as home:
-        run = subprocess.run([sys.argv[1], "--home", home, "demo", "--json"], capture_output=True, timeout=120, cwd=home)
-        assert run.returncode == 0, f"demo ended with {run.returncode}: {run.stderr.decode()[-2000:]}"
+        dsh = pathlib.Path(sys.argv[1]).resolve()
+        run = subprocess.run([dsh, "--home", home, "demo", "--json"], capture_output=True, timeout=120, cwd=home)
+        assert run.stdout, f"demo ended with {run.returncode} and printed nothing: {run.stderr.decode()[-2000:]}"
         report = json.loads(run.stdout)
 
     first, second = report["processes"]
@@ -45,6 +46,7 @@ def main():
     assert answer[0]["content"] == text or answer[0]["content"] == [{"type": "text", "text": text}], f"text: {answer[0]}"
     assert not any("tool_calls" in m for m in requests[1]["messages"]), "the second request has tool_calls"
     assert any(e["type"] == "turn/end" and e["data"]["reason"]["kind"] == "completed" for e in events), "no completed turn"
+    assert run.returncode == 0, f"demo ended with {run.returncode}: {run.stderr.decode()[-2000:]}"
     print("the demo holds")
 
 
