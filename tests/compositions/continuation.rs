@@ -88,7 +88,8 @@ fn a_hand_over_to_another_model_is_neutral_and_the_first_model_finds_its_thought
     let composition = Composition::on(&provider, "");
     let first = composition.prompt(&[], "look").completed();
     let on = |args: &[&str]| composition.prompt(&[&["--session", first.session()], args].concat(), "more").completed();
-    for (model, native) in [("mock/other", vec![false]), ("spare/m", vec![false; 2]), ("mock/m", vec![true, false, false])]
+    for (model, native) in
+        [("mock/other", vec![false]), ("spare/m", vec![false; 2]), ("mock/m", vec![true, false, false])]
     {
         let turn = on(&["-m", model]);
         assert_eq!(turn.result["degraded"], json!([]), "{model}");
@@ -156,7 +157,11 @@ fn a_version_1_state_with_another_block_count_is_reported_once_everywhere_and_th
     let event = &line["data"];
     assert_eq!((event["reason"].as_str(), &event["messageId"]), (Some(reason), &json!("a2")), "{event}");
     assert_eq!((&event["message"], &event["code"]), (&json!(POISONED), &degraded[0]["code"]), "{event}");
-    assert!(run.outcome.stderr.contains("INVALID_REPLAY_STATE") && run.outcome.stderr.contains(reason), "{}", run.outcome);
+    assert!(
+        run.outcome.stderr.contains("INVALID_REPLAY_STATE") && run.outcome.stderr.contains(reason),
+        "{}",
+        run.outcome
+    );
 
     // Without --json the warning is the same, but this message, reason and route were reported before.
     let again = composition.dsh(&["run", "--session", "old", "and on"]);
@@ -204,11 +209,22 @@ fn unusable() -> Vec<(&'static str, Value, &'static str)> {
         ("a-list", json!([sound_state()]), "not an object"),
         ("empty", json!({}), "response"),
         ("response-null", with("/response", Value::Null), "response"),
-        ("too-many-entries", with("/blocks", json!([reasoning(json!("reasoning_content")), { "type": "text" }, { "type": "tool-call" }])), "3 block entries"),
+        (
+            "too-many-entries",
+            with(
+                "/blocks",
+                json!([reasoning(json!("reasoning_content")), { "type": "text" }, { "type": "tool-call" }]),
+            ),
+            "3 block entries",
+        ),
         ("too-few-entries", with("/blocks", json!([{ "type": "text" }])), "1 block entries"),
         ("no-entries", without("", "blocks"), "no block entries"),
         ("entries-no-list", with("/blocks", json!({})), "blocks"),
-        ("entry-order", with("/blocks", json!([{ "type": "text" }, reasoning(json!("reasoning_content"))])), "of type \"text\""),
+        (
+            "entry-order",
+            with("/blocks", json!([{ "type": "text" }, reasoning(json!("reasoning_content"))])),
+            "of type \"text\"",
+        ),
         ("signature-number", with("/blocks/0", reasoning(json!(7))), "thinkingSignature is not a string"),
         ("signature-null", with("/blocks/0", reasoning(Value::Null)), "thinkingSignature is not a string"),
         ("signature-unknown", with("/blocks/0", reasoning(json!("EqQBCg=="))), "thinkingSignature"),
@@ -243,7 +259,8 @@ fn every_unusable_state_costs_its_own_message_some_fidelity_and_nothing_else() {
         for messages in conversations {
             let said = assistants(&messages);
             assert!(said[..3].iter().all(|message| text_of(message) == SAID), "{name}: {said:#?}");
-            let native: Vec<bool> = said[..3].iter().map(|message| message.get("reasoning_content").is_some()).collect();
+            let native: Vec<bool> =
+                said[..3].iter().map(|message| message.get("reasoning_content").is_some()).collect();
             assert_eq!(native, [true, false, true], "{name}: {said:#?}");
             assert_eq!(messages.iter().filter(|message| message.to_string().contains(THOUGHT)).count(), 2, "{name}");
         }

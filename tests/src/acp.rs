@@ -80,7 +80,8 @@ impl AcpClient {
         let request = json!({ "jsonrpc": "2.0", "id": self.last_id, "method": method, "params": params });
         self.stdin.write_all(format!("{request}\n").as_bytes()).unwrap();
         loop {
-            let mut message = self.lines.recv_timeout(PATIENCE).unwrap_or_else(|e| panic!("no answer to {method}: {e}"));
+            let mut message =
+                self.lines.recv_timeout(PATIENCE).unwrap_or_else(|e| panic!("no answer to {method}: {e}"));
             if message["method"] == "session/update" {
                 self.updates.push(message["params"]["update"].take());
             } else if message["id"] == self.last_id && message.get("method").is_none() {

@@ -8,7 +8,7 @@ use crate::{Composition, Outcome, Provider};
 
 impl Composition {
     /// A composition of the adapter pi-ai with two routes to a provider: `mock`, whose model `m` is the agent's, and
-    /// `spare`. Retries are quick. `more` is further manifest text.
+    /// `spare`. There is one retry, and it is quick. `more` goes into the table `[transport]`.
     #[must_use]
     pub fn on(provider: &Provider, more: &str) -> Self {
         let url = provider.url();
@@ -34,7 +34,7 @@ model = "mock/m"
 tools = ["bash"]
 
 [transport]
-max_retries = 2
+max_retries = 1
 retry_base_ms = 10
 retry_max_ms = 1000
 {more}"#
@@ -99,9 +99,9 @@ retry_max_ms = 1000
         for (position, (content, source)) in answers.iter().enumerate() {
             let turn = position + 1;
             let text = json!([{ "type": "text", "text": format!("question {turn}") }]);
-            let asked = json!({ "id": format!("u{turn}"), "role": "user", "content": text, "source": { "kind": "user" } });
-            let said =
-                json!({ "id": format!("a{turn}"), "role": "assistant", "content": content, "source": source });
+            let asked =
+                json!({ "id": format!("u{turn}"), "role": "user", "content": text, "source": { "kind": "user" } });
+            let said = json!({ "id": format!("a{turn}"), "role": "assistant", "content": content, "source": source });
             event("turn/start", json!({ "turn": turn }), false);
             event("step/start", json!({ "turn": turn, "step": 1 }), false);
             event("user/message", asked, true);

@@ -32,11 +32,11 @@ impl Outcome {
         serde_json::from_str(&self.stdout).unwrap_or_else(|e| panic!("stdout is no JSON ({e}): {self}"))
     }
 
-    /// Stderr on one line, so that the frame and the line breaks of a report do not tear what it says.
+    /// True when stderr says this, wherever a report broke its lines.
     #[must_use]
-    pub fn said(&self) -> String {
-        let words = self.stderr.split_whitespace().filter(|word| *word != "│");
-        words.collect::<Vec<_>>().join(" ")
+    pub fn says(&self, text: &str) -> bool {
+        let dense = |text: &str| text.chars().filter(|c| !c.is_whitespace() && *c != '│').collect::<String>();
+        dense(&self.stderr).contains(&dense(text))
     }
 }
 
