@@ -1,6 +1,6 @@
 //! A conversation goes on, with as much fidelity as its replay metadata allows and never with less than its content.
 
-use dsh_tests::{AcpClient, Composition, Provider, Run, assistants, for_each, of_kind, text_of};
+use dsh_tests::{AcpClient, Composition, Provider, Run, Running, assistants, for_each, of_kind, text_of};
 use serde_json::{Value, json};
 
 const THOUGHT: &str = "One shell command will do.";
@@ -102,6 +102,36 @@ fn a_hand_over_to_another_model_is_neutral_and_the_first_model_finds_its_thought
         assert!(assistants(&last).iter().all(|message| text_of(message) == SAID), "{last:#?}");
     }
     assert!(of_kind(&composition.events(first.session()), "llm/degrade").is_empty());
+}
+
+#[test]
+fn what_a_killed_process_acknowledged_is_kept_and_the_model_is_told_of_the_interruption() {
+    let provider = Provider::start(&[
+        json!({ "reasoning": THOUGHT, "text": "Half of it and the rest", "chunk_chars": 11, "stall_after": 5 }),
+        json!({ "text": "done" }),
+    ]);
+    let composition = Composition::on(&provider, "");
+    let mut running = Running::start(composition.command(&["run", "--json", "go"]));
+    running.wait_for("\"text\":\"Half of it \"");
+    running.signal("KILL");
+    let killed = running.finish();
+    assert_eq!(killed.code, None, "{killed}");
+    let whole_lines = killed.stdout.rsplit_once('\n').unwrap().0;
+    let acknowledged: Vec<Value> = whole_lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+
+    let session = composition.sessions().pop().unwrap();
+    composition.prompt(&["--session", &session], "go on").completed();
+    let events = composition.events(&session);
+    assert_eq!(events[..acknowledged.len()], acknowledged);
+    let kept = of_kind(&events, "assistant/message")[0];
+    assert_eq!(kept["interrupted"], true, "{kept}");
+    assert_eq!(of_kind(&events, "turn/end")[0]["reason"]["kind"], "interrupted");
+    let sent = provider.conversations("").pop().unwrap();
+    assert_eq!(text_of(assistants(&sent)[0]), "Half of it ");
+    assert!(
+        sent.iter().any(|message| message["role"] == "user" && text_of(message).contains("interrupted")),
+        "{sent:#?}"
+    );
 }
 
 /// The content of an answer, and the state that pi-ai stores for it.

@@ -213,7 +213,7 @@ fn a_refusal_of_replay_metadata_costs_one_foreign_retry_that_is_remembered_acros
     assert_eq!((provider.requests().len(), third.of_kind("llm/retry").len()), (4, 0), "{}", third.outcome);
 
     // It is remembered for this session and this route only.
-    let _ = composition.prompt(&["--session", first.session(), "-m", "spare/m"], "elsewhere").completed();
+    composition.prompt(&["--session", first.session(), "-m", "spare/m"], "elsewhere").completed();
     let back = composition.prompt(&["--session", first.session(), "-m", "spare/m"], "still there").completed();
     assert_eq!(back.of_kind("llm/retry").len(), 1, "the other route learns for itself: {}", back.outcome);
 }
@@ -239,7 +239,7 @@ fn a_request_that_is_refused_either_way_is_sent_twice_and_no_more() {
         bodies.iter().enumerate().all(|(at, body)| !bodies[..at].contains(body)),
         "a request was sent again as it was"
     );
-    let _ = on("something else").completed();
+    on("something else").completed();
 }
 
 #[test]
