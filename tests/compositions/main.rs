@@ -2,4 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "what fails here fails a test")]
 
+mod continuation;
 mod loading;
+mod providers;
+mod tools;
+mod usage;

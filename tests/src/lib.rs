@@ -1,5 +1,5 @@
-//! What tests of real compositions share: the built `dsh` and adapters, and a home folder with a manifest to run them
-//! in.
+//! What tests of real compositions share: the built `dsh` and adapters, a home folder with a manifest to run them in, a
+//! scripted provider to talk to, and the turns that result.
 //!
 //! ```no_run
 //! use dsh_tests::Composition;
@@ -10,16 +10,22 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "what fails here fails the test that called it")]
 
-use std::fmt;
+mod acp;
+mod conversation;
+mod process;
+mod provider;
+
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tempfile::TempDir;
 
-/// How long one run of `dsh` may take.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub use acp::AcpClient;
+pub use conversation::{Run, of_kind};
+pub use process::{Outcome, PATIENCE, Running, run, wait_until};
+pub use provider::{Provider, assistants, text_of};
 
 /// The package of the adapter that misbehaves on request.
 pub const FIXTURE: &str = "dsh-fixture-adapter";
@@ -116,10 +122,33 @@ impl Composition {
     /// `dsh` with this home folder and manifest, run in the home folder. Variables that steer `dsh` are not inherited.
     #[must_use]
     pub fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(&built().dsh);
-        command.arg("--home").arg(self.home()).arg("--manifest").arg(self.manifest()).args(args);
-        command.current_dir(self.home()).env_remove("DSH_HOME").env_remove("DSH_PLUGIN_PATH");
+        let mut command = self.bare_command(&["--manifest"]);
+        command.arg(self.manifest()).args(args);
         command
+    }
+
+    /// The same without a manifest, so that `dsh` has to find one.
+    #[must_use]
+    pub fn bare_command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(&built().dsh);
+        command.arg("--home").arg(self.home()).args(args).current_dir(self.home());
+        for name in ["DSH_HOME", "DSH_PLUGIN_PATH", "DSH_LOG"] {
+            command.env_remove(name);
+        }
+        // Providers of tests are on this machine; a proxy of the environment must not be asked for them.
+        command.env("NO_PROXY", "127.0.0.1").env("no_proxy", "127.0.0.1");
+        command
+    }
+
+    /// Writes a file into the home folder.
+    ///
+    /// # Panics
+    ///
+    /// When it cannot be written.
+    pub fn file(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.home().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
     }
 
     /// Runs [`Composition::command`] to its end, without input.
@@ -129,65 +158,20 @@ impl Composition {
     }
 }
 
-/// How a process ended.
-#[derive(Debug, Clone)]
-pub struct Outcome {
-    /// Its exit code; `None` when a signal ended it.
-    pub code: Option<i32>,
-    /// What it printed.
-    pub stdout: String,
-    /// What it logged.
-    pub stderr: String,
-}
-
-impl Outcome {
-    /// Stdout as one JSON value.
-    ///
-    /// # Panics
-    ///
-    /// When it is none.
-    #[must_use]
-    pub fn json(&self) -> serde_json::Value {
-        serde_json::from_str(&self.stdout).unwrap_or_else(|e| panic!("stdout is no JSON ({e}): {self}"))
-    }
-}
-
-impl fmt::Display for Outcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { code, stdout, stderr } = self;
-        write!(f, "exit code {code:?}\n--- stdout\n{stdout}\n--- stderr\n{stderr}")
-    }
-}
-
-/// Runs a command to its end, without input.
+/// Does the same for every case, a few at a time, since most of what `dsh` does in tests is waiting.
 ///
 /// # Panics
 ///
-/// When it cannot be started, or takes longer than [`PATIENCE`]; it is killed then.
-#[must_use]
-pub fn run(mut command: Command) -> Outcome {
-    let mut child =
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("dsh starts");
-    let drain = |mut pipe: Box<dyn std::io::Read + Send>| {
-        std::thread::spawn(move || {
-            let mut bytes = Vec::new();
-            pipe.read_to_end(&mut bytes).expect("a pipe can be read");
-            String::from_utf8_lossy(&bytes).into_owned()
-        })
-    };
-    let stdout = drain(Box::new(child.stdout.take().unwrap()));
-    let stderr = drain(Box::new(child.stderr.take().unwrap()));
-    let start = Instant::now();
-    let status = loop {
-        if let Some(status) = child.try_wait().unwrap() {
-            break status;
+/// When it panics for a case; those that run go on to their end.
+pub fn for_each<T: Sync>(cases: &[T], run: impl Fn(&T) + Sync) {
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    run(case);
+                }
+            });
         }
-        if start.elapsed() > PATIENCE {
-            child.kill().unwrap();
-            child.wait().unwrap();
-            panic!("{command:?} still ran after {PATIENCE:?}: {}", stderr.join().unwrap());
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    };
-    Outcome { code: status.code(), stdout: stdout.join().unwrap(), stderr: stderr.join().unwrap() }
+    });
 }

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::{CommandError, Context};
 use crate::agent::{AgentError, Composition, Session, SessionOptions, TurnEnd, TurnReason, Update, UpdateSink};
 use crate::llm::credential;
+use crate::store::StoreError;
 
 /// Arguments of `dsh run`.
 #[derive(Debug, Args)]
@@ -63,7 +64,7 @@ pub(super) fn run(context: &Context, args: RunArgs) -> Result<ExitCode, CommandE
             None => Session::create(Arc::clone(&composition), options, sink).await,
             Some(reference) => Session::resume(Arc::clone(&composition), reference, options, sink).await,
         };
-        let mut session = opened.map_err(|e| open_error(e, reference.is_some()))?;
+        let mut session = opened.map_err(|e| open_error(&e))?;
         let cancel = CancellationToken::new();
         cancel_on_signal(cancel.clone());
         let end = session.prompt(vec![Block::Text(args.prompt)], &cancel).await;
@@ -82,10 +83,12 @@ fn newest(composition: &Composition) -> Result<String, CommandError> {
     })
 }
 
-fn open_error(error: AgentError, given: bool) -> CommandError {
+fn open_error(error: &AgentError) -> CommandError {
     match error {
-        AgentError::Store(e) if given => CommandError::failed_text(e.to_string()),
-        other => CommandError::failed_text(other.to_string()),
+        AgentError::Store(StoreError::NotFound { .. } | StoreError::InvalidId(_)) => {
+            CommandError::usage_text(error.to_string(), "give an id from `dsh sessions list`, or a file")
+        }
+        AgentError::Store(_) | AgentError::Failure(_) => CommandError::failed_text(error.to_string()),
     }
 }
 
@@ -181,10 +184,9 @@ impl Output {
                 "warning: {} message {} goes out without its replay metadata: {}",
                 degraded.code, degraded.message, degraded.reason
             )),
-            Update::Retry { retry, max_retries, delay_ms, failure } => self.note(&format!(
-                "retry {retry} of {max_retries} in {delay_ms} ms: {}: {}",
-                failure.code, failure.message
-            )),
+            Update::Retry { retry, max_retries, delay_ms, failure } => {
+                self.note(&format!("retry {retry} of {max_retries} in {delay_ms} ms: {}", describe(&failure)))
+            }
             Update::AttemptDiscarded => self.note("the answer above broke off; it is asked for again"),
             Update::Notice(text) => self.note(&text),
             Update::Durable(_)
@@ -238,21 +240,19 @@ impl Output {
                 "usage": end.usage,
             });
             self.write(&format!("{result}\n"));
-        } else {
-            if !*self.line_start() {
-                self.write("\n");
-                *self.line_start() = true;
-            }
-            let again = format!("continue with `dsh run --session {session} …`");
-            match &end.reason {
-                TurnReason::Completed => {}
-                TurnReason::MaxTokens => self.note(&format!("the answer was cut off by the output limit; {again}")),
-                TurnReason::MaxSteps => self.note(&format!("the turn reached its limit of steps; {again}")),
-                TurnReason::Aborted => self.note(&format!("stopped; {again}")),
-                TurnReason::Error { failure } => {
-                    self.note(&format!("the turn failed: {}: {}", failure.code, failure.message));
-                    self.note(&format!("nothing is lost; {again}"));
-                }
+        } else if !*self.line_start() {
+            self.write("\n");
+            *self.line_start() = true;
+        }
+        let again = format!("continue with `dsh run --session {session} …`");
+        match &end.reason {
+            TurnReason::Completed => {}
+            TurnReason::MaxTokens => self.note(&format!("the answer was cut off by the output limit; {again}")),
+            TurnReason::MaxSteps => self.note(&format!("the turn reached its limit of steps; {again}")),
+            TurnReason::Aborted => self.note(&format!("stopped; {again}")),
+            TurnReason::Error { failure } => {
+                self.note(&format!("the turn failed: {}", describe(failure)));
+                self.note(&format!("nothing is lost; {again}"));
             }
         }
         match end.reason {
@@ -260,6 +260,13 @@ impl Output {
             TurnReason::Aborted | TurnReason::Error { .. } => ExitCode::FAILURE,
         }
     }
+}
+
+/// A failure in one line: its code, what the provider answered with, and the wait that it asks for.
+fn describe(failure: &Failure) -> String {
+    let status = failure.status.map(|status| format!(" (status {status})")).unwrap_or_default();
+    let wait = failure.provider_retry_after_ms.map(|ms| format!("; the provider asks to wait {ms} ms"));
+    format!("{}{status}: {}{}", failure.code, failure.message, wait.unwrap_or_default())
 }
 
 /// The first line of a text, cut at 100 characters.

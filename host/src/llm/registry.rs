@@ -141,7 +141,10 @@ impl Registry {
         let (provider, id) = match model.split_once('/') {
             Some((provider, id)) if !provider.is_empty() && !id.is_empty() => (provider, id),
             _ => {
-                let example = self.models().next().unwrap_or_else(|| "deepseek/deepseek-chat".to_owned());
+                // A route alone is the likely half of what was meant.
+                let of_route = self.models().find(|known| known.split('/').next() == model.split('/').next());
+                let example = of_route.or_else(|| self.models().next());
+                let example = example.unwrap_or_else(|| "deepseek/deepseek-chat".to_owned());
                 return Err(unknown(format!("{model:?} is no model; give PROVIDER/MODEL, for example {example}")));
             }
         };

@@ -89,7 +89,7 @@ pub(super) fn run(context: &Context, command: SessionsCommand) -> Result<ExitCod
         // Whoever read the output has seen enough.
         Err(Failed::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
         Err(Failed::Output(error)) => Err(CommandError::failed_text(format!("cannot write to stdout: {error}"))),
-        Err(Failed::Store(error @ StoreError::InvalidId(_))) => {
+        Err(Failed::Store(error @ (StoreError::NotFound { .. } | StoreError::InvalidId(_)))) => {
             Err(CommandError::usage_text(error.to_string(), "give an id from `dsh sessions list`, or a file"))
         }
         Err(Failed::Store(error)) => Err(CommandError::failed_text(error.to_string())),
