@@ -146,12 +146,12 @@ impl Routed {
 
     fn degraded(&mut self, position: usize, message: &Message, reason: String) {
         let entry = Degraded { message: position, message_id: message.id.clone(), code: ReplayDegrade::CODE, reason };
-        let at = self.degraded.partition_point(|other| other.message < position);
+        let (Ok(at) | Err(at)) = self.degraded.binary_search_by_key(&position, |other| other.message);
         self.degraded.insert(at, entry);
     }
 
     fn neutral(&mut self, position: usize, reason: String) {
-        let at = self.neutral.partition_point(|other| other.message < position);
+        let (Ok(at) | Err(at)) = self.neutral.binary_search_by_key(&position, |other| other.message);
         self.neutral.insert(at, Neutral { message: position, reason });
     }
 }
