@@ -2,7 +2,8 @@
 //!
 //! Modules, with dependencies pointing one way:
 //! `cli → acp | agent → llm → loader → dsh-plugin-api`, and `agent → session → store`. The assembler knows nothing of
-//! libraries or files; the store knows nothing of providers.
+//! libraries or files, so recovery can use it: what is kept of an answer is decided there and nowhere else. The store
+//! knows nothing of providers.
 
 pub mod acp;
 pub mod agent;

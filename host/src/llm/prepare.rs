@@ -10,9 +10,7 @@ mod tests;
 use std::sync::Arc;
 
 use dsh_plugin_api::abi::calls::{Convert, Converted};
-use dsh_plugin_api::vocab::{
-    Exchange, Failure, FailureCode, HeaderValue, HttpRequest, Repair, ReplayDegrade, Routing, Target,
-};
+use dsh_plugin_api::vocab::{Exchange, Failure, FailureCode, HeaderValue, HttpRequest, Repair, ReplayDegrade, Target};
 use serde::Serialize;
 
 use super::degrade;
@@ -100,11 +98,18 @@ pub fn prepare(route: &Arc<Route>, target: &Target, input: &RequestInput, replay
         check_destination(route, request)?;
     }
     degrade::announce(route, target, &routed.degraded);
+    let native = view.native();
     let mut repairs = view.repairs;
-    repairs.extend(converted.repairs.into_iter().map(|repair| Repair {
-        message: view.positions.get(repair.message).copied().unwrap_or(repair.message),
-        kind: repair.kind,
-    }));
+    for Repair { message, kind } in converted.repairs {
+        match view.positions.get(message) {
+            Some(position) => repairs.push(Repair { message: *position, kind }),
+            None => tracing::warn!(
+                adapter = route.adapter,
+                "the adapter reports the repair {kind:?} of message {message}, but it was given {} messages",
+                view.positions.len()
+            ),
+        }
+    }
     repairs.sort_by_key(|repair| repair.message);
     Ok(Prepared {
         route: Arc::clone(route),
@@ -113,7 +118,7 @@ pub fn prepare(route: &Arc<Route>, target: &Target, input: &RequestInput, replay
         degraded: routed.degraded,
         neutral: routed.neutral,
         repairs,
-        native: view.routing.iter().filter(|routing| **routing == Routing::Native).count(),
+        native,
     })
 }
 

@@ -2,13 +2,17 @@
 //!
 //! A pure function, so that a reader computes in memory exactly what the next writer makes durable. Nothing that is in
 //! the log is changed, and a turn that was closed, however it ended, stays as it is.
+//!
+//! What is kept of a partial answer is the assembler's decision, as it is for an answer that its writer saw fail.
 
 use std::collections::BTreeMap;
 
 use dsh_plugin_api::json::{self, Joiner, Object, Raw};
-use dsh_plugin_api::vocab::{Block, Message, Role, Source};
+use dsh_plugin_api::vocab::{Block, Chunk, Message, Role, Source};
 use serde::Deserialize;
 use serde_json::json;
+
+use crate::llm::assembler::BlockAssembler;
 
 use super::event::{Event, NewEvent, ToolError, kind};
 
@@ -154,84 +158,51 @@ fn model_source(events: &[Event]) -> Source {
     }
 }
 
-/// The blocks that an attempt streamed before it was cut off.
+/// What an attempt streamed before it was cut off.
 #[derive(Default)]
 struct Partial {
-    /// By index, which is the order of first sight.
-    blocks: BTreeMap<u64, PartialBlock>,
-}
-
-enum PartialBlock {
-    /// A text block that no `block-end` closed.
-    OpenText {
-        text: String,
-        joiner: Joiner,
-    },
-    /// An open block of another type: no part of it is kept.
-    OpenOther,
-    Closed(Block),
+    assembler: BlockAssembler,
+    /// Per text block: a delta may end with the half of a character that the next one completes.
+    joiners: BTreeMap<u32, Joiner>,
 }
 
 impl Partial {
     fn take(&mut self, event: &Event) {
         #[derive(Deserialize)]
         struct Data {
-            chunk: Object,
+            chunk: Raw,
         }
-        let Ok(Data { mut chunk }) = serde_json::from_str::<Data>(event.data.get()) else { return };
-        let (Some(kind), Some(index)) = (chunk.take_as::<String>("type"), chunk.take_as::<u64>("index")) else {
-            return;
-        };
-        match kind.as_str() {
-            "block-start" => {
-                self.open(index, chunk.get_str("blockType").as_deref() == Some("text"));
-            }
-            "text-delta" => {
-                if let (PartialBlock::OpenText { text, joiner }, Some(piece)) =
-                    (self.open(index, true), chunk.get("text"))
-                {
-                    text.push_str(&joiner.push(piece.get()));
+        let Ok(Data { chunk: written }) = serde_json::from_str(event.data.get()) else { return };
+        let Ok(mut chunk) = json::from_str(written.get()) else { return };
+        match &mut chunk {
+            Chunk::TextDelta { index, text } => {
+                // As it was written: reading it as text would have replaced the half of a character.
+                let written = serde_json::from_str::<Object>(written.get()).ok();
+                if let Some(piece) = written.as_ref().and_then(|delta| delta.get("text")) {
+                    *text = self.joiners.entry(*index).or_default().push(piece.get());
                 }
             }
-            "reasoning-delta" | "tool-call-delta" => {
-                self.open(index, false);
-            }
-            "block-end" => {
-                if let Some(block) = chunk.take("block").and_then(|block: Raw| json::from_str(block.get()).ok()) {
-                    self.blocks.insert(index, PartialBlock::Closed(block));
-                }
-            }
+            // Whatever it says, its message is missing: to the assembler the answer is one that was cut off.
+            Chunk::Finish { .. } => return,
             _ => {}
         }
+        self.assembler.push(&chunk);
     }
 
-    fn open(&mut self, index: u64, text: bool) -> &mut PartialBlock {
-        self.blocks.entry(index).or_insert_with(|| {
-            if text {
-                PartialBlock::OpenText { text: String::new(), joiner: Joiner::default() }
-            } else {
-                PartialBlock::OpenOther
+    /// What the assembler keeps of an answer that was cut off.
+    fn into_content(mut self) -> Vec<Block> {
+        for (index, mut joiner) in self.joiners {
+            if let Some(half) = joiner.finish() {
+                self.assembler.push(&Chunk::TextDelta { index, text: half.to_string() });
             }
-        })
-    }
-
-    /// What a partial answer keeps: closed text and reasoning, and the open text with what had arrived.
-    fn into_content(self) -> Vec<Block> {
-        let kept = |block| match block {
-            PartialBlock::OpenText { mut text, mut joiner } => {
-                text.extend(joiner.finish());
-                (!text.is_empty()).then_some(Block::Text(text))
-            }
-            PartialBlock::Closed(block @ (Block::Text(_) | Block::Reasoning(_))) => Some(block),
-            PartialBlock::OpenOther | PartialBlock::Closed(_) => None,
-        };
-        self.blocks.into_values().filter_map(kept).collect()
+        }
+        self.assembler.assemble().content
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use dsh_plugin_api::vocab::{BlockType, Chunk, FailureCode};
+    use dsh_plugin_api::vocab::{BlockType, FailureCode};
     use dsh_plugin_api::vocab::{Failure, FinishReason};
 
     use super::*;
@@ -363,6 +334,13 @@ mod tests {
                 vec![text(0, "a"), chunk(Chunk::Finish { reason: FinishReason::Stop, replay_state: None })],
                 &PARTIAL,
                 Some(r#"[{"type":"text","text":"a"}]"#),
+            ),
+            // What is kept is what the assembler keeps: in order of first sight, the first end of a block, no delta
+            // behind it.
+            (
+                vec![text(2, "b"), end(1, Block::Text("a".into())), end(1, Block::Text("z".into())), text(1, "late")],
+                &PARTIAL,
+                Some(r#"[{"type":"text","text":"b"},{"type":"text","text":"a"}]"#),
             ),
             // What came before a retry belongs to the failed attempt.
             (vec![text(0, "old"), retry()], &CLOSE, None),

@@ -257,6 +257,6 @@ fn entry_type(entry: &Raw) -> Option<String> {
 }
 
 /// True when an entry says more than its type.
-fn has_metadata(entry: &Raw) -> bool {
+pub(super) fn has_metadata(entry: &Raw) -> bool {
     json::from_str::<Object>(entry.get()).is_ok_and(|entry| entry.iter().any(|(name, _)| name != "type"))
 }

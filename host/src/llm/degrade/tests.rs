@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use dsh_plugin_api::vocab::{Failure, FailureCode};
+use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
@@ -292,4 +293,79 @@ fn the_hook_hears_of_each_degraded_message_once_and_its_failure_changes_nothing(
     assert_eq!(told[0].code, "INVALID_REPLAY_STATE");
     assert_eq!(told[0].reason, routed.degraded[0].reason);
     assert_eq!(told[0].target, target());
+}
+
+/// A message with any kind of state, and the mark of the log.
+fn any_entry() -> impl Strategy<Value = HistoryMessage> {
+    let states = vec![
+        json!({"kind": "fake", "version": 1}),
+        Value::Null,
+        json!(7),
+        with(|s| s["response"]["kind"] = json!("other")),
+        with(|s| s["response"]["stopReason"] = json!("error")),
+        with(|s| s["blocks"] = json!([])),
+        with(|s| {
+            s["response"]["provider"] = json!("q");
+        }),
+        sound(),
+        sound(),
+    ];
+    let makers = prop::sample::select(vec!["p", "q"]);
+    (makers, prop::option::of(prop::sample::select(states)), 0u8..6, any::<bool>()).prop_map(
+        |(maker, state, form, interrupted)| {
+            let mut message = answer(maker, "m", state.clone().unwrap_or_default());
+            if state.is_none() {
+                message["source"].as_object_mut().unwrap().remove("replayState");
+            }
+            match form {
+                0 => message["role"] = json!("user"),
+                1 => message["source"] = json!({"kind": "plugin", "plugin": "x", "replayState": state}),
+                _ => {}
+            }
+            HistoryMessage { interrupted, ..history(json!([message])).remove(0) }
+        },
+    )
+}
+
+/// Each assistant message has one outcome, told once, at its own position; nothing is told of other messages.
+fn check_outcomes(routed: &Routed, history: &[HistoryMessage]) -> Result<(), TestCaseError> {
+    prop_assert_eq!(routed.fates.len(), history.len());
+    prop_assert!(routed.degraded.is_sorted_by(|a, b| a.message < b.message));
+    prop_assert!(routed.neutral.is_sorted_by(|a, b| a.message < b.message));
+    for (position, (entry, fate)) in history.iter().zip(&routed.fates).enumerate() {
+        let told = routed.degraded.iter().filter(|d| d.message == position).count()
+            + routed.neutral.iter().filter(|n| n.message == position).count();
+        let foreign_answer = entry.message.role == Role::Assistant && *fate == Fate::Foreign;
+        prop_assert_eq!(told, usize::from(foreign_answer), "message {}: {:?}", position, fate);
+    }
+    Ok(())
+}
+
+proptest! {
+    /// Any states, any verdicts of the adapter.
+    #[test]
+    fn every_answer_has_one_outcome(
+        history in proptest::collection::vec(any_entry(), 0..8),
+        verdicts in proptest::collection::vec(0u8..3, 8),
+        answers_all: bool,
+        replay in prop::sample::select(vec![Replay::Routed, Replay::AllForeign]),
+    ) {
+        let check = move |call: &CheckHistory| {
+            let verdict = |verdict: &u8| match verdict {
+                0 => None,
+                1 => Some(InvalidReplay::Invalid("invalid".to_owned())),
+                _ => Some(InvalidReplay::OtherOrigin("other".to_owned())),
+            };
+            let missing = usize::from(!answers_all);
+            Ok(verdicts.iter().take(call.messages.len() - missing).map(verdict).collect())
+        };
+        let adapter = Arc::new(FakeAdapter { check: Box::new(check), ..FakeAdapter::default() });
+        let mut routed = route(&fake_route(Arc::clone(&adapter)), &target(), &history, replay);
+        check_outcomes(&routed, &history)?;
+        prop_assert!(adapter.checked.lock().unwrap().len() <= 1);
+        prop_assert!(replay == Replay::Routed || !routed.fates.contains(&Fate::Native));
+        routed.give_up_native(&history, "given up");
+        check_outcomes(&routed, &history)?;
+        prop_assert!(!routed.fates.contains(&Fate::Native));
+    }
 }

@@ -3,6 +3,7 @@
 use dsh_plugin_api::json::{self, Object, Raw, raw};
 use dsh_plugin_api::vocab::{Block, Image, Message, ReplayEnvelope, Role, Source};
 
+use super::super::assembler::has_metadata;
 use super::pair::{Answer, Call};
 use super::{Fate, HistoryMessage, RepairKind, Repairs, RequestInput, is_blank};
 
@@ -98,7 +99,7 @@ fn item(position: usize, entry: &HistoryMessage, fate: Fate, repairs: &mut Repai
     let entries = envelope.and_then(|envelope| envelope.blocks);
     let mut kept = Vec::with_capacity(blocks.len());
     for (at, block) in blocks.into_iter().enumerate() {
-        let signed = entries.as_ref().and_then(|entries| entries.get(at)).is_some_and(says_more_than_its_type);
+        let signed = entries.as_ref().and_then(|entries| entries.get(at)).is_some_and(has_metadata);
         let block = if item.is_assistant() {
             assistant_block(&mut item, block, signed, repairs)
         } else {
@@ -287,8 +288,4 @@ fn trim_state(source: &mut Source, fate: Fate, kept: &[bool]) {
     let entries: Vec<Raw> = entries.into_iter().zip(kept).filter_map(|(entry, kept)| kept.then_some(entry)).collect();
     state.set("blocks", raw(&entries));
     *replay_state = Some(raw(&state));
-}
-
-fn says_more_than_its_type(entry: &Raw) -> bool {
-    json::from_str::<Object>(entry.get()).is_ok_and(|entry| entry.iter().any(|(name, _)| name != "type"))
 }

@@ -160,7 +160,8 @@ fn report_moves(items: &[Item], repairs: &mut Repairs) {
             }
         }
         for pair in answers.windows(2) {
-            if (pair[1].position, pair[1].order) < (pair[0].position, pair[0].order) {
+            let places = [0, 1].map(|at| (pair[at].position, pair[at].order));
+            if !places.is_sorted() {
                 repairs.add_once(pair[1].position, RepairKind::ResultOrder);
             }
         }

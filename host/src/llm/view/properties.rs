@@ -101,6 +101,60 @@ fn check_structure(view: &View) -> Result<(), TestCaseError> {
     Ok(())
 }
 
+/// A turn that every provider takes as it is: a question, an answer, and a result for each of its calls.
+fn healthy_turn() -> impl Strategy<Value = (Vec<bool>, usize, bool, bool)> {
+    (proptest::collection::vec(any::<bool>(), 1..4), 0usize..4, any::<bool>(), any::<bool>())
+}
+
+/// The messages of healthy turns, each with its fate.
+fn healthy_history(turns: &[(Vec<bool>, usize, bool, bool)]) -> (Vec<Value>, Vec<Fate>) {
+    let (mut messages, mut fates) = (Vec::new(), Vec::new());
+    for (turn, (blocks, calls, together, native)) in turns.iter().enumerate() {
+        messages.push(user(format!("question {turn}").into()));
+        fates.push(Fate::Foreign);
+        let ids: Vec<_> = (0..*calls).map(|call| format!("{turn}_{call}")).collect();
+        let mut content: Vec<_> = blocks
+            .iter()
+            .map(|reasoning| if *reasoning { json!({"type": "reasoning", "text": "r"}) } else { text("t") })
+            .collect();
+        // A blank text with a signature is part of a native answer only.
+        content.push(text(if *native { " " } else { "said" }));
+        let signed = content.len() - 1;
+        content.extend(ids.iter().map(|id| json!({"type": "tool-call", "id": id, "name": "b", "arguments": "{}"})));
+        let mut answer = stateful(Value::Array(content));
+        if *native {
+            answer["source"]["replayState"]["blocks"][signed]["s"] = json!("signature");
+        } else {
+            answer["source"].as_object_mut().unwrap().remove("replayState");
+        }
+        messages.push(answer);
+        fates.push(if *native { Fate::Native } else { Fate::Foreign });
+        let results: Vec<_> = ids.iter().map(|id| (id, result(id, "done"))).collect();
+        if *together && !results.is_empty() {
+            messages.push(user(results.into_iter().map(|(_, result)| result).collect()));
+        } else {
+            messages.extend(results.into_iter().map(|(id, result)| {
+                json!({"id": "t", "role": "user", "content": [result], "source": {"kind": "tool", "callId": id}})
+            }));
+        }
+        fates.resize(messages.len(), Fate::Foreign);
+    }
+    (messages, fates)
+}
+
+proptest! {
+    /// A history that needs no repair goes out as it is, message by message.
+    #[test]
+    fn a_healthy_history_is_its_own_view(turns in proptest::collection::vec(healthy_turn(), 0..6)) {
+        let (messages, fates) = healthy_history(&turns);
+        let view = request_view(&input(&Value::Array(messages.clone())), &fates);
+        prop_assert!(view.repairs.is_empty(), "{:?}", view.repairs);
+        prop_assert_eq!(&view.positions, &(0..messages.len()).collect::<Vec<_>>());
+        prop_assert_eq!(view.native(), fates.iter().filter(|fate| **fate == Fate::Native).count());
+        prop_assert_eq!(serde_json::to_value(&view.request.messages).unwrap(), Value::Array(messages));
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1500))]
 
@@ -114,6 +168,9 @@ proptest! {
         let fates: Vec<_> = messages.iter().map(|(_, fate, _)| *fate).collect();
         let view = request_view(&input, &fates);
         check_structure(&view)?;
+        let same = request_view(&input, &fates);
+        prop_assert_eq!(raw_text(&same), raw_text(&view));
+        prop_assert_eq!(&same.repairs, &view.repairs);
         prop_assert_eq!(view.positions.len(), view.request.messages.len());
         prop_assert_eq!(view.routing.len(), view.request.messages.len());
         prop_assert!(view.positions.iter().all(|position| *position < messages.len()));

@@ -315,6 +315,43 @@ fn a_call_without_an_id_is_given_one_and_keeps_its_result() {
 }
 
 #[test]
+fn results_without_ids_go_to_the_turn_they_stand_in() {
+    let lost = |said: &str| user(json!([result("", said)]));
+    repaired(
+        json!([assistant(json!([call("1")])), lost("one"), assistant(json!([call("2")])), lost("two")]),
+        json!([
+            ["assistant", [call("1")]],
+            ["user", [result("1", "one")]],
+            ["assistant", [call("2")]],
+            ["user", [result("2", "two")]]
+        ]),
+        &[(1, "adopted-result"), (3, "adopted-result")],
+    );
+}
+
+#[test]
+fn ids_and_contents_of_other_json_types_are_read() {
+    let number = |id: u32| json!({"type": "tool-call", "id": id, "name": "bash", "arguments": "{}"});
+    for (content, read) in [
+        (json!(null), json!([])),
+        (json!("bare"), json!([text("bare")])),
+        (json!({"a": 1}), json!([text("{\"a\":1}")])),
+        (json!(5), json!([text("5")])),
+    ] {
+        let odd = json!({"type": "tool-result", "toolCallId": 8, "content": content});
+        repaired(
+            json!([assistant(json!([number(7), number(8)])), user(json!([odd])), tool("7", "seven")]),
+            json!([
+                ["assistant", [call("7"), call("8")]],
+                ["user", [result("7", "seven")]],
+                ["user", [{"type": "tool-result", "toolCallId": "8", "content": read}]]
+            ]),
+            &[(1, "result-order")],
+        );
+    }
+}
+
+#[test]
 fn unparseable_arguments_are_never_sent() {
     for (arguments, sent, broken) in [
         ("{\"a\":\"echo hel", "{}", true),
@@ -409,6 +446,35 @@ fn results_and_other_content_of_one_message_are_sent_as_two() {
             ["user", [text("[result of a tool call that is not part of this conversation]\nnine")]]
         ]),
         &[(0, "orphan-result"), (0, "split-message")],
+    );
+    // Of a message of results alone only those that become text are a second message.
+    repaired(
+        json!([assistant(json!([call("1")])), user(json!([result("1", "one"), result("1", "two")]))]),
+        json!([
+            ["assistant", [call("1")]],
+            ["user", [result("1", "one")]],
+            ["user", [text("[further result of an earlier tool call]\ntwo")]]
+        ]),
+        &[(1, "duplicate-result"), (1, "split-message")],
+    );
+    repaired(
+        json!([assistant(json!([call("1")])), assistant(json!([result("1", "one")]))]),
+        json!([["assistant", [call("1")]], ["user", [result("1", "one")]]]),
+        &[],
+    );
+    repaired(
+        json!([
+            assistant(json!([call("1"), call("2")])),
+            assistant(json!([text("t"), result("1", "one")])),
+            tool("2", "two")
+        ]),
+        json!([
+            ["assistant", [call("1"), call("2")]],
+            ["user", [result("1", "one")]],
+            ["user", [result("2", "two")]],
+            ["assistant", [text("t")]]
+        ]),
+        &[(1, "split-message"), (2, "result-moved")],
     );
 }
 
