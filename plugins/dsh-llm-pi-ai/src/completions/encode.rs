@@ -113,9 +113,14 @@ fn output_limit(request: &Request, model: &Model, messages: &[WireMessage], tool
     let Some(window) = model.context_window.filter(|window| *window > 0) else { return Some(wanted) };
     let tokens = |characters: usize| characters.div_ceil(4) as u64;
     let prompt: u64 = messages.iter().map(|message| tokens(message.size())).sum();
-    let tools = if tools.is_empty() { 0 } else { tokens(raw(tools).get().chars().count()) };
+    let tools = if tools.is_empty() { 0 } else { tokens(compact(&raw(tools)).encode_utf16().count()) };
     let room = window.saturating_sub(prompt).saturating_sub(tools).saturating_sub(SAFETY_TOKENS);
     Some(wanted.min(room.max(1)))
+}
+
+/// JSON without the white space between its tokens, so that the estimate does not depend on who wrote a schema.
+fn compact(json: &Raw) -> String {
+    serde_json::from_str::<serde_json::Value>(json.get()).map_or_else(|_| json.get().to_owned(), |v| v.to_string())
 }
 
 fn tools(offered: &[&Tool], dialect: &Dialect) -> Raw {
