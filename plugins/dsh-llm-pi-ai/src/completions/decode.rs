@@ -244,7 +244,8 @@ impl Answer {
                 return self.fail(errors::in_stream(&self.head, error), out);
             }
             got_usage |= !got_usage && self.usage(choice_usage, out);
-            if let Some(delta) = delta.or(message) {
+            // Beside or after deltas a `message` only repeats what they said.
+            if let Some(delta) = delta.or(message.filter(|_| !self.blocks.any_started())) {
                 self.blocks.delta(delta, &self.facts, out);
             }
             if let Some(reason) = filled(reason) {

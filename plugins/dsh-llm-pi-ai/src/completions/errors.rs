@@ -219,14 +219,15 @@ pub(super) fn in_stream(head: &HeadFacts, error: &RawValue) -> Failure {
 }
 
 /// The error of an object that came as a stream event or as the whole answer, where it is one: its `error` member, or
-/// the object itself when it says `"object": "error"` or came as an `error` event.
+/// the object itself when its `object` or `type` is `error` or it came as an `error` event.
 pub(super) fn error_of<'a>(value: &'a RawValue, error: Option<&'a RawValue>, event: &str) -> Option<&'a RawValue> {
     let present = |value: &&RawValue| !matches!(value.get(), "false" | "\"\"" | "{}" | "0");
     if let Some(error) = error.filter(present) {
         return Some(error);
     }
-    let [object, message] = members_of(value, ["object", "message"])?;
-    let is_error = event == "error" || filled(object).as_deref() == Some("error");
+    let [object, kind, message] = members_of(value, ["object", "type", "message"])?;
+    let says_error = [object, kind].into_iter().any(|name| filled(name).as_deref() == Some("error"));
+    let is_error = event == "error" || says_error;
     (is_error && message.is_some_and(|message| is_string(message) || is_object(message))).then_some(value)
 }
 

@@ -124,6 +124,14 @@ fn arguments_that_are_no_string_are_kept_as_they_came() {
 }
 
 #[test]
+fn a_message_that_repeats_the_deltas_adds_nothing() {
+    let whole = json!({"choices": [{"message": {"role": "assistant", "content": "ok"}, "finish_reason": "stop"}]});
+    let decoded = decode(&(delta(json!({"content": "ok"})) + &format!("data: {whole}\n\ndata: [DONE]\n\n")));
+    assert_eq!(decoded.content(), json!([{"type": "text", "text": "ok"}]));
+    assert_eq!(decoded.outcome(), "stop");
+}
+
+#[test]
 fn thinking_inside_the_content_is_reasoning() {
     let thought = json!([{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}]);
     let answer = json!([{"type": "text", "text": "ok"}, {"type": "reference", "reference_ids": [1]}]);
@@ -141,6 +149,14 @@ fn an_event_with_a_bare_control_character_or_backslash_is_mended() {
     }
     let broken = delta(json!({"content": "a"})) + "data: {\"id\": nothing}\n\n";
     assert_eq!(decode(&(broken + &end("stop"))).outcome(), "PROTOCOL");
+}
+
+#[test]
+fn an_object_of_type_error_is_an_error() {
+    for error in [json!({"type": "error", "message": "gone"}), json!({"object": "error", "message": "gone"})] {
+        let decoded = decode(&(delta(json!({"content": "a"})) + &format!("data: {error}\n\ndata: [DONE]\n\n")));
+        assert_eq!(decoded.finish.failure().unwrap().message, "gone");
+    }
 }
 
 #[test]

@@ -308,11 +308,11 @@ fn a_level_that_the_model_does_not_have_is_refused_with_those_it_has() {
 }
 
 #[test]
-fn tools_are_offered_by_legal_names_and_never_as_an_empty_list() {
+fn tools_are_offered_once_by_legal_names_and_never_as_an_empty_list() {
     let tool = |name: &str| json!({"name": name, "description": "d", "parameters": {"type": "object", "n": 1.50}});
     let list = json!([user("go"), said(json!([call("c", "{}")])), result("c", json!([text("out")]))]);
     assert!(body(json!({}), json!({}), &json!({"messages": list})).get("tools").is_none());
-    let request = json!({"messages": list, "tools": [tool("read"), tool(&"x".repeat(80))]});
+    let request = json!({"messages": list, "tools": [tool("read"), tool(&"x".repeat(80)), tool("read")]});
     let sent = body(json!({}), json!({"supports_strict_mode": true, "zai_tool_stream": true}), &request);
     assert_eq!(sent["tools"].as_array().unwrap().len(), 1);
     assert_eq!(sent["tools"][0]["function"]["strict"], false);
