@@ -152,9 +152,11 @@ fn entry_at(at: usize, entry: &Raw, kind: &str) -> Result<StoredEntry, InvalidRe
     if entry.get("redacted").is_some_and(|value| !matches!(value.get(), "true" | "false")) {
         return Err(invalid(format!("{place}.redacted is neither true nor false")));
     }
+    // An empty signature is none.
+    let signature = |name: &str| text(&entry, &place, name).map(|text| text.filter(|text| !text.is_empty()));
     Ok(StoredEntry {
-        thinking_signature: text(&entry, &place, "thinkingSignature")?,
-        thought_signature: text(&entry, &place, "thoughtSignature")?,
+        thinking_signature: signature("thinkingSignature")?,
+        thought_signature: signature("thoughtSignature")?,
     })
 }
 

@@ -129,9 +129,59 @@ pub(crate) fn is_object_text(text: &str) -> bool {
     text.trim_start().starts_with('{') && serde_json::from_str::<&RawValue>(text).is_ok()
 }
 
+/// A JSON text with the two faults that gateways commit mended: a control character that stands unescaped in a
+/// string, and a backslash before a character that it cannot escape, which is taken for itself. `None` when the text is
+/// no JSON even so.
+pub(crate) fn repaired(text: &str) -> Option<String> {
+    use std::fmt::Write as _;
+    let mut out = String::with_capacity(text.len() + 16);
+    let mut in_string = false;
+    let mut rest = text.chars();
+    while let Some(c) = rest.next() {
+        match c {
+            '"' => {
+                in_string = !in_string;
+                out.push(c);
+            }
+            '\\' if in_string => {
+                let unit = rest.as_str().get(1..5).is_some_and(|hex| hex.bytes().all(|byte| byte.is_ascii_hexdigit()));
+                match rest.clone().next() {
+                    Some(next @ ('"' | '\\' | '/' | 'b' | 'f' | 'n' | 'r' | 't')) => {
+                        out.extend([c, next]);
+                        rest.next();
+                    }
+                    Some('u') if unit => out.push(c),
+                    _ => out.push_str("\\\\"),
+                }
+            }
+            control if in_string && control < ' ' => {
+                // Writing to a string cannot fail.
+                let _ = write!(out, "\\u{:04x}", u32::from(control));
+            }
+            other => out.push(other),
+        }
+    }
+    (out != text && serde_json::from_str::<&RawValue>(&out).is_ok()).then_some(out)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn two_common_faults_are_mended_and_nothing_else() {
+        for (text, mended) in [
+            ("{\"a\":\"x\ty\n\"}", Some(r#"{"a":"x\u0009y\u000a"}"#)),
+            (r#"{"a":"c:\d\\e\u0041\uzz"}"#, Some(r#"{"a":"c:\\d\\e\u0041\\uzz"}"#)),
+            (r#"{"a":"\é \""}"#, Some(r#"{"a":"\\é \""}"#)),
+            (r#"{"a":"x"}"#, None),
+            (r#"{"a":"x"#, None),
+            ("{'a':1}", None),
+            ("{\"a\":\"x\ty", None),
+        ] {
+            assert_eq!(repaired(text).as_deref(), mended, "{text}");
+        }
+    }
 
     #[test]
     fn members_are_found_whatever_stands_beside_them() {

@@ -91,8 +91,12 @@ impl Blocks {
         for detail in elements(details) {
             self.detail(detail, text.is_some(), out);
         }
-        for part in content_texts(content) {
-            self.text(part, out);
+        for part in content_parts(content) {
+            match part {
+                ContentPart::Text(text) => self.text(text, out),
+                ContentPart::Thinking(_) if text.is_some() => {}
+                ContentPart::Thinking(thought) => self.reasoning(None, thought.get(), out),
+            }
         }
         if let Some(refusal) = refusal.filter(|value| says_something(value)) {
             self.text(refusal, out);
@@ -188,10 +192,9 @@ impl Blocks {
         }
         let text = if arguments.starts_with('"') {
             call.joiner.push(arguments)
-        } else if arguments.starts_with('{') {
-            replace_lone_surrogates(arguments).into_owned()
         } else {
-            String::new()
+            // Not a string: an object is the arguments themselves; anything else is kept as it is and never runs.
+            replace_lone_surrogates(arguments).into_owned()
         };
         call.arguments.push_str(&text);
         match call.slot {
@@ -324,14 +327,29 @@ fn says_something(value: &RawValue) -> bool {
     is_string(value) && value.get() != "\"\""
 }
 
-/// The strings of `content`: itself, or the text parts of an array.
-fn content_texts(content: Option<&RawValue>) -> Vec<&RawValue> {
+/// A piece of `content`.
+enum ContentPart<'a> {
+    Text(&'a RawValue),
+    /// Mistral's reasoning models think inside the content.
+    Thinking(&'a RawValue),
+}
+
+/// The strings of `content`: itself, or the text and thinking parts of an array. Parts of other kinds are skipped.
+fn content_parts(content: Option<&RawValue>) -> Vec<ContentPart<'_>> {
     let Some(content) = content else { return Vec::new() };
+    let mut parts = Vec::new();
     if is_string(content) {
-        return Some(content).into_iter().filter(|value| says_something(value)).collect();
+        parts.push(ContentPart::Text(content));
     }
-    let text = |part| members_of(part, ["text"]).and_then(|[text]| text).filter(|value| says_something(value));
-    elements(Some(content)).into_iter().filter_map(text).collect()
+    for part in elements(Some(content)) {
+        let Some([text, thinking]) = members_of(part, ["text", "thinking"]) else { continue };
+        parts.extend(text.map(ContentPart::Text));
+        parts.extend(thinking.filter(|value| is_string(value)).map(ContentPart::Thinking));
+        let inner = elements(thinking).into_iter().filter_map(|part| members_of(part, ["text"])?[0]);
+        parts.extend(inner.map(ContentPart::Thinking));
+    }
+    parts.retain(|(ContentPart::Text(value) | ContentPart::Thinking(value))| says_something(value));
+    parts
 }
 
 /// A detail is kept as it was written; only keys with half a surrogate pair cannot be.

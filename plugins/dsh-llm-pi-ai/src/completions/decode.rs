@@ -14,7 +14,7 @@ use super::blocks::Blocks;
 use super::errors;
 use crate::config::ApiName;
 use crate::envelope::{ResponseFacts, StopReason};
-use crate::lenient::{count, elements, filled, is_object, members, members_of};
+use crate::lenient::{count, elements, filled, is_object, members, members_of, repaired};
 use crate::refusal::{HeadFacts, excerpt};
 
 /// Longest part of a refusal's body that is looked at, in bytes.
@@ -154,7 +154,9 @@ impl Ended {
     fn of(reason: String) -> Self {
         match reason.to_ascii_lowercase().as_str() {
             "stop" | "end" | "end_turn" | "stop_sequence" | "tool_calls" | "tool_use" | "function_call" => Self::Done,
-            "length" | "max_tokens" | "model_length" | "model_context_window_exceeded" => Self::Limit,
+            "length" | "max_tokens" | "max_output_tokens" | "model_length" | "model_context_window_exceeded" => {
+                Self::Limit
+            }
             "content_filter" | "sensitive" | "safety" => Self::Filtered(reason),
             "error" | "network_error" | "abort" | "insufficient_system_resource" => Self::Failed(reason),
             _ => Self::Unknown(reason),
@@ -213,7 +215,13 @@ impl Answer {
     /// One object of the wire: a chunk of a stream, or the whole answer.
     fn object(&mut self, data: &str, event: &str, out: &mut Chunks) {
         let names = ["error", "id", "model", "usage", "choices"];
-        let Ok(found) = members(data, names) else { return self.fail(errors::malformed(&self.head, data), out) };
+        let Ok(found) = members(data, names) else {
+            return match repaired(data) {
+                Some(repaired) => self.object(&repaired, event, out),
+                None if event == "error" => self.fail(errors::unreadable(&self.head, data), out),
+                None => self.fail(errors::malformed(&self.head, data), out),
+            };
+        };
         let Some([error, id, model, usage, choices]) = found else { return };
         if (error.is_some() || choices.is_none())
             && let Ok(value) = serde_json::from_str::<&RawValue>(data)
@@ -236,7 +244,8 @@ impl Answer {
                 return self.fail(errors::in_stream(&self.head, error), out);
             }
             got_usage |= !got_usage && self.usage(choice_usage, out);
-            if let Some(delta) = delta.or(message) {
+            // Beside or after deltas a `message` only repeats what they said.
+            if let Some(delta) = delta.or(message.filter(|_| !self.blocks.any_started())) {
                 self.blocks.delta(delta, &self.facts, out);
             }
             if let Some(reason) = filled(reason) {

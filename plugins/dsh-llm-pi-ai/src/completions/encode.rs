@@ -1,5 +1,7 @@
 //! From a request and its converted history to the HTTP request.
 
+use std::collections::BTreeSet;
+
 use dsh_plugin_api::Encoded;
 use dsh_plugin_api::adapter::header;
 use dsh_plugin_api::json::{Object, Raw, raw};
@@ -36,7 +38,7 @@ pub(super) fn encode(request: &Request, history: Vec<Turn>, to: &Destination<'_>
     let thinking = thinking::of(request.reasoning_effort.as_deref(), model, to.target)?;
     let instructions = if model.reasoning && dialect.developer_role { Speaker::Developer } else { Speaker::System };
     let (mut messages, repairs) = messages(request, history, to, instructions);
-    let offered: Vec<&Tool> = request.tools.iter().filter(|tool| names::is_legal(&tool.name)).collect();
+    let offered = offered(&request.tools);
     let limit = output_limit(request, model, &messages, &offered);
     if let Some(cache) = dialect.cache_control {
         mark_for_cache(&mut messages, cache);
@@ -113,9 +115,20 @@ fn output_limit(request: &Request, model: &Model, messages: &[WireMessage], tool
     let Some(window) = model.context_window.filter(|window| *window > 0) else { return Some(wanted) };
     let tokens = |characters: usize| characters.div_ceil(4) as u64;
     let prompt: u64 = messages.iter().map(|message| tokens(message.size())).sum();
-    let tools = if tools.is_empty() { 0 } else { tokens(raw(tools).get().chars().count()) };
+    let tools = if tools.is_empty() { 0 } else { tokens(compact(&raw(tools)).encode_utf16().count()) };
     let room = window.saturating_sub(prompt).saturating_sub(tools).saturating_sub(SAFETY_TOKENS);
     Some(wanted.min(room.max(1)))
+}
+
+/// Tools with a legal name; of several with the same name the first, since servers refuse a list in which one repeats.
+fn offered(tools: &[Tool]) -> Vec<&Tool> {
+    let mut names = BTreeSet::new();
+    tools.iter().filter(|tool| names::is_legal(&tool.name) && names.insert(tool.name.as_str())).collect()
+}
+
+/// JSON without the white space between its tokens, so that the estimate does not depend on who wrote a schema.
+fn compact(json: &Raw) -> String {
+    serde_json::from_str::<serde_json::Value>(json.get()).map_or_else(|_| json.get().to_owned(), |v| v.to_string())
 }
 
 fn tools(offered: &[&Tool], dialect: &Dialect) -> Raw {

@@ -34,9 +34,14 @@ const QUOTA_PHRASES: [&str; 6] = [
     "requires more credits",
 ];
 const RATE_NAMES: [&str; 4] = ["rate_limit", "rate limit", "too_many_requests", "resource_exhausted"];
-const CONTEXT_NAMES: [&str; 4] =
-    ["context_length_exceeded", "context_window_exceeded", "exceed_context_size", "string_above_max_length_context"];
-const CONTEXT_PHRASES: [&str; 12] = [
+const CONTEXT_NAMES: [&str; 5] = [
+    "context_length_exceeded",
+    "context_window_exceeded",
+    "exceed_context_size",
+    "model_max_prompt_tokens_exceeded",
+    "string_above_max_length_context",
+];
+const CONTEXT_PHRASES: [&str; 17] = [
     "maximum context length",
     "context length exceeded",
     "context window",
@@ -49,6 +54,11 @@ const CONTEXT_PHRASES: [&str; 12] = [
     "input token count",
     "reduce the length of the messages",
     "longer than the model's context length",
+    "greater than the context length",
+    "inputs` tokens + `max_new_tokens` must be",
+    "model token limit",
+    "prompt exceeds max length",
+    "prompt token count",
 ];
 const KEY_NAMES: [&str; 4] = ["invalid_api_key", "authentication", "unauthorized", "unauthenticated"];
 const KEY_PHRASES: [&str; 2] = ["api key not valid", "incorrect api key"];
@@ -209,14 +219,15 @@ pub(super) fn in_stream(head: &HeadFacts, error: &RawValue) -> Failure {
 }
 
 /// The error of an object that came as a stream event or as the whole answer, where it is one: its `error` member, or
-/// the object itself when it says `"object": "error"` or came as an `error` event.
+/// the object itself when its `object` or `type` is `error` or it came as an `error` event.
 pub(super) fn error_of<'a>(value: &'a RawValue, error: Option<&'a RawValue>, event: &str) -> Option<&'a RawValue> {
     let present = |value: &&RawValue| !matches!(value.get(), "false" | "\"\"" | "{}" | "0");
     if let Some(error) = error.filter(present) {
         return Some(error);
     }
-    let [object, message] = members_of(value, ["object", "message"])?;
-    let is_error = event == "error" || filled(object).as_deref() == Some("error");
+    let [object, kind, message] = members_of(value, ["object", "type", "message"])?;
+    let says_error = [object, kind].into_iter().any(|name| filled(name).as_deref() == Some("error"));
+    let is_error = event == "error" || says_error;
     (is_error && message.is_some_and(|message| is_string(message) || is_object(message))).then_some(value)
 }
 
@@ -228,6 +239,12 @@ pub(super) fn not_this_wire(head: &HeadFacts, body: &[u8]) -> Failure {
         FailureCode::Protocol,
         format!("the answer is neither an event stream nor JSON ({kind}): {line}; check base_url"),
     )
+}
+
+/// The failure of an `error` event whose data is no JSON.
+pub(super) fn unreadable(head: &HeadFacts, data: &str) -> Failure {
+    let facts = ErrorFacts { message: Some(cut(data.trim(), MESSAGE_LIMIT)), ..ErrorFacts::default() };
+    Failure { message: facts.message.clone().unwrap_or_default(), ..head.failure(facts.class(None), "") }
 }
 
 /// The failure of a line that is no JSON.
@@ -276,6 +293,24 @@ mod tests {
                 "CONTEXT_WINDOW_EXCEEDED",
             ),
             (413, r#"{"error":"prompt is too long"}"#, "CONTEXT_WINDOW_EXCEEDED"),
+            (400, r#"{"error":{"code":"1261","message":"Prompt exceeds max length"}}"#, "CONTEXT_WINDOW_EXCEEDED"),
+            (400, r#"{"error":{"message":"Your request exceeded model token limit: 8"}}"#, "CONTEXT_WINDOW_EXCEEDED"),
+            (
+                422,
+                r#"{"error":{"message":"`inputs` tokens + `max_new_tokens` must be <= 4097"}}"#,
+                "CONTEXT_WINDOW_EXCEEDED",
+            ),
+            (
+                400,
+                r#"{"error":{"message":"prompt token count of 9 exceeds the limit of 8"}}"#,
+                "CONTEXT_WINDOW_EXCEEDED",
+            ),
+            (
+                400,
+                r#"{"error":"The number of tokens to keep is greater than the context length"}"#,
+                "CONTEXT_WINDOW_EXCEEDED",
+            ),
+            (400, r#"{"error":{"message":"max_tokens is too large: 99999"}}"#, "INVALID_REQUEST"),
             (400, r#"{"error":{"message":"filtered","code":"content_filter"}}"#, "REFUSED"),
             (500, "<html>oops</html>", "SERVER"),
             (503, "", "SERVER"),

@@ -96,21 +96,21 @@ impl WireMessage {
         Self { speaker, content, calls: Vec::new(), reasoning: None, details: Vec::new(), answers: None }
     }
 
-    /// Size for the estimate of tokens, in characters; an image counts like a page of text.
+    /// Size for the estimate of tokens, in UTF-16 units; an image counts like a page of text.
     pub fn size(&self) -> usize {
         let content = match &self.content {
             Content::None => 0,
-            Content::Text(text) => text.chars().count(),
+            Content::Text(text) => text.encode_utf16().count(),
             Content::Parts(parts) => parts
                 .iter()
                 .map(|part| match part {
-                    ContentPart::Text { text, .. } => text.chars().count(),
+                    ContentPart::Text { text, .. } => text.encode_utf16().count(),
                     ContentPart::Image(_) => 4800,
                 })
                 .sum(),
         };
-        let calls: usize = self.calls.iter().map(|call| call.name.len() + call.arguments.chars().count()).sum();
-        let reasoning = self.reasoning.as_ref().map_or(0, |(_, text)| text.chars().count());
+        let calls: usize = self.calls.iter().map(|call| call.name.len() + call.arguments.encode_utf16().count()).sum();
+        let reasoning = self.reasoning.as_ref().map_or(0, |(_, text)| text.encode_utf16().count());
         let details: usize = self.details.iter().map(|detail| detail.get().len()).sum();
         content + calls + reasoning + details
     }
@@ -118,6 +118,9 @@ impl WireMessage {
     /// Marks the last text for the prompt cache; false when there is none.
     pub fn mark(&mut self, cache: CacheControl) -> bool {
         if let Content::Text(text) = &mut self.content {
+            if text.is_empty() {
+                return false;
+            }
             let text = std::mem::take(text);
             self.content = Content::Parts(vec![ContentPart::Text { text, cache: None }]);
         }

@@ -221,6 +221,9 @@ mod tests {
         state["response"]["more"] = json!({"a": 1});
         state["blocks"] = json!([{"type": "reasoning", "x": 1, "redacted": false}, {"type": "text", "textSignature": "s"}, {"type": "tool-call"}]);
         assert!(restored(&state).is_ok());
+        state["blocks"][0]["thinkingSignature"] = json!("");
+        state["blocks"][2]["thoughtSignature"] = json!("");
+        assert!(matches!(restored(&state).unwrap().parts[0], Part::Reasoning { carrier: Carrier::Unknown, .. }));
     }
 
     #[test]

@@ -94,7 +94,7 @@ pub(super) fn apply(body: &mut Object, thinking: &Thinking, dialect: &Dialect, k
                 set("thinking", json!({"type": "enabled", "clear_thinking": false}));
             } else if on {
                 set("thinking", json!({"type": "enabled"}));
-            } else if !cannot_be_off {
+            } else if !(cannot_be_off && dialect.thinking_format == ThinkingFormat::Deepseek) {
                 set("thinking", json!({"type": "disabled"}));
             }
         }
@@ -104,7 +104,11 @@ pub(super) fn apply(body: &mut Object, thinking: &Thinking, dialect: &Dialect, k
             return;
         }
         ThinkingFormat::ChatTemplate => {
-            let filled = filled(kwargs, on, effort.cloned().or_else(|| off("none")));
+            let named_off = match thinking {
+                Thinking::Off(Off::Named(name)) => Some(name.clone()),
+                _ => None,
+            };
+            let filled = filled(kwargs, on, effort.cloned().or(named_off));
             if !filled.is_empty() {
                 set("chat_template_kwargs", Value::Object(filled));
             }

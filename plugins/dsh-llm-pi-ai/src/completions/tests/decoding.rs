@@ -113,6 +113,60 @@ fn calls_without_ids_get_legal_ones_that_differ() {
 }
 
 #[test]
+fn arguments_that_are_no_string_are_kept_as_they_came() {
+    for (arguments, kept) in
+        [(json!({"a": 1}), r#"{"a":1}"#), (json!([1]), "[1]"), (json!(7), "7"), (Value::Null, ""), (json!({}), "{}")]
+    {
+        let call = json!({"index": 0, "id": "c", "function": {"name": "f", "arguments": arguments}});
+        let decoded = decode(&(delta(json!({"tool_calls": [call]})) + &end("tool_calls")));
+        assert_eq!(calls(&decoded), [("c".into(), "f".into(), kept.into())]);
+    }
+}
+
+#[test]
+fn a_message_that_repeats_the_deltas_adds_nothing() {
+    let whole = json!({"choices": [{"message": {"role": "assistant", "content": "ok"}, "finish_reason": "stop"}]});
+    let decoded = decode(&(delta(json!({"content": "ok"})) + &format!("data: {whole}\n\ndata: [DONE]\n\n")));
+    assert_eq!(decoded.content(), json!([{"type": "text", "text": "ok"}]));
+    assert_eq!(decoded.outcome(), "stop");
+}
+
+#[test]
+fn thinking_inside_the_content_is_reasoning() {
+    let thought = json!([{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}]);
+    let answer = json!([{"type": "text", "text": "ok"}, {"type": "reference", "reference_ids": [1]}]);
+    let decoded =
+        decode(&[delta(json!({"content": thought})), delta(json!({"content": answer})), end("stop")].concat());
+    assert_eq!(decoded.content(), json!([{"type": "reasoning", "text": "hm"}, {"type": "text", "text": "ok"}]));
+    assert_eq!(decoded.entries(), json!([{"type": "reasoning"}, {"type": "text"}]));
+}
+
+#[test]
+fn an_event_with_a_bare_control_character_or_backslash_is_mended() {
+    for (written, read) in [("tab\there", "tab\there"), (r"c:\dir", r"c:\dir")] {
+        let event = delta(json!({"content": "@"})).replace('@', written);
+        assert_eq!(decode(&(event + &end("stop"))).content(), json!([{"type": "text", "text": read}]));
+    }
+    let broken = delta(json!({"content": "a"})) + "data: {\"id\": nothing}\n\n";
+    assert_eq!(decode(&(broken + &end("stop"))).outcome(), "PROTOCOL");
+}
+
+#[test]
+fn an_object_of_type_error_is_an_error() {
+    for error in [json!({"type": "error", "message": "gone"}), json!({"object": "error", "message": "gone"})] {
+        let decoded = decode(&(delta(json!({"content": "a"})) + &format!("data: {error}\n\ndata: [DONE]\n\n")));
+        assert_eq!(decoded.finish.failure().unwrap().message, "gone");
+    }
+}
+
+#[test]
+fn an_error_event_without_json_is_an_error_with_its_text() {
+    let decoded = decode(&(delta(json!({"content": "a"})) + "event: error\ndata: upstream is gone\n\n"));
+    let failure = decoded.finish.failure().unwrap();
+    assert_eq!((failure.code.name(), failure.message.as_str()), ("SERVER", "upstream is gone"));
+}
+
+#[test]
 fn a_tool_call_without_a_name_breaks_the_wire() {
     assert_eq!(decode(&(call(Some(0), "x", "", "{}") + &end("tool_calls"))).outcome(), "PROTOCOL");
 }

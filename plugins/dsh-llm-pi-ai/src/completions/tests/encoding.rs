@@ -226,6 +226,12 @@ fn thinking_is_switched_as_the_dialect_says() {
             json!({"chat_template_kwargs": {"e": true, "r": "high", "k": 3}}),
             json!({"chat_template_kwargs": {"e": false, "k": 3}}),
         ),
+        (
+            "zai",
+            never_off.clone(),
+            json!({"thinking": {"type": "enabled", "clear_thinking": false}, "reasoning_effort": "high"}),
+            json!({"thinking": {"type": "disabled"}}),
+        ),
         ("openrouter", json!({}), json!({"reasoning": {"effort": "high"}}), json!({"reasoning": {"effort": "none"}})),
         ("openrouter", never_off, json!({"reasoning": {"effort": "high"}}), json!({})),
         (
@@ -253,6 +259,44 @@ fn thinking_is_switched_as_the_dialect_says() {
 }
 
 #[test]
+fn a_template_variable_for_the_effort_is_left_out_when_off_has_no_spelling() {
+    let kwargs = json!({"effort": {"var": "thinking.effort"}});
+    let compat = json!({"thinking_format": "chat-template", "chat_template_kwargs": kwargs});
+    let request = json!({"messages": [user("hi")]});
+    for (model, expected) in [
+        (json!({}), Value::Null),
+        (json!({"thinking_level_map": {"off": false}}), Value::Null),
+        (json!({"thinking_level_map": {"off": "no"}}), json!({"effort": "no"})),
+    ] {
+        assert_eq!(body(model, compat.clone(), &request)["chat_template_kwargs"], expected);
+    }
+}
+
+#[test]
+fn a_model_that_does_not_think_is_asked_without_effort() {
+    for effort in ["high", "ultra"] {
+        let request = json!({"messages": [user("hi")], "reasoningEffort": effort});
+        let sent = body(json!({"reasoning": false}), json!({"thinking_format": "deepseek"}), &request);
+        assert!(sent.get("thinking").is_none() && sent.get("reasoning_effort").is_none(), "{sent}");
+    }
+}
+
+#[test]
+fn the_estimate_of_tools_does_not_depend_on_their_white_space() {
+    let request = |schema: &str| {
+        let text = format!(r#"{{"messages":[],"tools":[{{"name":"a","description":"d","parameters":{schema}}}]}}"#);
+        let request: Request = serde_json::from_str(&text).unwrap();
+        let adapter = adapter(json!({"context_window": 4196, "max_tokens": 100}), json!({}));
+        let encoded = adapter.encode(&request, Vec::new(), &target()).unwrap();
+        let Exchange::Http(http) = encoded.exchange else { panic!("no HTTP request") };
+        serde_json::from_str::<Value>(http.body.get()).unwrap()["max_completion_tokens"].clone()
+    };
+    let compact = r#"{"type":"object","properties":{"p":{"type":"string"}}}"#;
+    assert_eq!(request(compact), request(&compact.replace(':', " :   ").replace(',', " ,\n  ")));
+    assert_eq!(request(compact), json!(100 - 25));
+}
+
+#[test]
 fn a_level_that_the_model_does_not_have_is_refused_with_those_it_has() {
     let adapter = adapter(json!({"thinking_level_map": {"low": false, "max": "MAX"}}), json!({}));
     for level in ["low", "xhigh", "ultra"] {
@@ -264,11 +308,11 @@ fn a_level_that_the_model_does_not_have_is_refused_with_those_it_has() {
 }
 
 #[test]
-fn tools_are_offered_by_legal_names_and_never_as_an_empty_list() {
+fn tools_are_offered_once_by_legal_names_and_never_as_an_empty_list() {
     let tool = |name: &str| json!({"name": name, "description": "d", "parameters": {"type": "object", "n": 1.50}});
     let list = json!([user("go"), said(json!([call("c", "{}")])), result("c", json!([text("out")]))]);
     assert!(body(json!({}), json!({}), &json!({"messages": list})).get("tools").is_none());
-    let request = json!({"messages": list, "tools": [tool("read"), tool(&"x".repeat(80))]});
+    let request = json!({"messages": list, "tools": [tool("read"), tool(&"x".repeat(80)), tool("read")]});
     let sent = body(json!({}), json!({"supports_strict_mode": true, "zai_tool_stream": true}), &request);
     assert_eq!(sent["tools"].as_array().unwrap().len(), 1);
     assert_eq!(sent["tools"][0]["function"]["strict"], false);
