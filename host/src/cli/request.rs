@@ -102,7 +102,7 @@ fn input_of_session(log: &Log, manifest: &Manifest) -> RequestInput {
         .rev()
         .filter(|event| event.kind == "request/header")
         .find_map(|event| json::from_str::<Object>(event.data.get()).ok()?.take_as::<Object>("header"));
-    let agent = manifest.agents.get("default").cloned().unwrap_or_default();
+    let agent = manifest.default_agent();
     let mut input = RequestInput {
         history: log.history().into_iter().map(HistoryMessage::from).collect(),
         max_tokens: agent.max_tokens,

@@ -92,7 +92,7 @@ fn open_error(error: AgentError, given: bool) -> CommandError {
 /// Refuses a model that does not exist or whose credential is not set, before anything is created.
 fn check_model(composition: &Composition, model: Option<&str>) -> Result<(), CommandError> {
     let registry = &composition.registry;
-    let agent = composition.manifest.agents.get("default").and_then(|agent| agent.model.clone());
+    let agent = composition.manifest.default_agent().model;
     let Some(model) = model.map(str::to_owned).or(agent) else {
         return Err(CommandError::usage_text(
             "no model is named",

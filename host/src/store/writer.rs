@@ -149,8 +149,8 @@ impl Drop for Writer {
     }
 }
 
-/// Unix time in milliseconds.
-pub(super) fn now() -> u64 {
+/// Unix time in milliseconds; 0 on a clock before 1970.
+pub(crate) fn now() -> u64 {
     let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX)
 }
