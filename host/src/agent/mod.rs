@@ -7,6 +7,8 @@
 mod attempt;
 mod prompt;
 mod session;
+#[cfg(test)]
+mod tests;
 mod turn;
 
 use std::path::PathBuf;

@@ -24,7 +24,7 @@ pub struct Session {
     pub(super) writer: Writer,
     pub(super) cwd: PathBuf,
     id: String,
-    model: Option<String>,
+    pub(super) model: Option<String>,
     pub(super) history: Vec<HistoryMessage>,
     /// Number of the last turn; 0 before the first.
     pub(super) turn: u64,

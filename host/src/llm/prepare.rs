@@ -10,9 +10,7 @@ mod tests;
 use std::sync::Arc;
 
 use dsh_plugin_api::abi::calls::{Convert, Converted};
-use dsh_plugin_api::vocab::{
-    Exchange, Failure, FailureCode, HeaderValue, HttpRequest, Repair, ReplayDegrade, Routing, Target,
-};
+use dsh_plugin_api::vocab::{Exchange, Failure, FailureCode, HeaderValue, HttpRequest, Repair, Target};
 use serde::Serialize;
 
 use super::degrade;
@@ -100,6 +98,7 @@ pub fn prepare(route: &Arc<Route>, target: &Target, input: &RequestInput, replay
         check_destination(route, request)?;
     }
     degrade::announce(route, target, &routed.degraded);
+    let native = view.native();
     let mut repairs = view.repairs;
     repairs.extend(converted.repairs.into_iter().map(|repair| Repair {
         message: view.positions.get(repair.message).copied().unwrap_or(repair.message),
@@ -113,7 +112,7 @@ pub fn prepare(route: &Arc<Route>, target: &Target, input: &RequestInput, replay
         degraded: routed.degraded,
         neutral: routed.neutral,
         repairs,
-        native: view.routing.iter().filter(|routing| **routing == Routing::Native).count(),
+        native,
     })
 }
 
@@ -161,10 +160,9 @@ fn origin(url: &str) -> Option<String> {
 }
 
 impl Degraded {
-    /// What the adapter's hook, the log and a person are told.
+    /// What a person is told.
     #[must_use]
     pub fn describe(&self) -> String {
-        debug_assert_eq!(self.code, ReplayDegrade::CODE);
         format!("message {} goes out without its replay metadata ({}): {}", self.message, self.code, self.reason)
     }
 }

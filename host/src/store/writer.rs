@@ -238,3 +238,25 @@ impl Batch {
         }
     }
 }
+
+#[cfg(test)]
+impl Writer {
+    /// A writer for tests of its users: nothing can be written any more.
+    pub(crate) fn on_a_full_disk(path: &Path) -> Self {
+        struct Full;
+        impl Sink for Full {
+            fn append(&mut self, _: &[u8]) -> std::io::Result<()> {
+                Err(std::io::ErrorKind::StorageFull.into())
+            }
+            fn sync(&mut self) -> std::io::Result<()> {
+                Ok(())
+            }
+            fn cut(&mut self, _: u64) -> std::io::Result<()> {
+                Ok(())
+            }
+        }
+        let lock = Lock::take(path).unwrap();
+        let start = Start { path: path.to_owned(), sink: Full, lock, length: 0, next_seq: 0, offset: 0, last_time: 0 };
+        Self::start(start, Box::new(|_| panic!("nothing is durable on a full disk"))).unwrap()
+    }
+}

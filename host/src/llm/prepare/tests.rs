@@ -1,5 +1,5 @@
 use dsh_plugin_api::json;
-use dsh_plugin_api::vocab::{Block, Message, Request};
+use dsh_plugin_api::vocab::{Block, Message, Request, Routing};
 use serde_json::{Value, json};
 
 use super::*;
