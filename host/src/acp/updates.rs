@@ -76,10 +76,7 @@ impl Translator {
                 self.open_thought = !text.ends_with('\n');
                 return Some(thought(&text));
             }
-            Update::Degraded(degraded) => self.note(&format!(
-                "message {} goes out without its replay metadata ({}): {}",
-                degraded.message, degraded.code, degraded.reason
-            )),
+            Update::Degraded(degraded) => self.note(&degraded.describe()),
             Update::Retry { retry, max_retries, delay_ms, failure } => self.note(&format!(
                 "the request failed ({}: {}); retry {retry} of {max_retries} in {}.{:03} s",
                 failure.code,

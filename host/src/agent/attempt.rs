@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use dsh_plugin_api::vocab::{Chunk, Failure, FailureCode, FinishReason};
+use dsh_plugin_api::vocab::{Block, Chunk, Failure, FailureCode, FinishReason};
 use tokio_util::sync::CancellationToken;
 
 use super::turn::Turn;
@@ -14,7 +14,7 @@ use super::{AgentError, Session, TurnReason, Update};
 use crate::llm::assembler::{Assembled, BlockAssembler};
 use crate::llm::client::{Prepared, Replay, prepare};
 use crate::llm::retry;
-use crate::llm::view::RequestInput;
+use crate::llm::view::{RequestInput, is_blank};
 use crate::session::event::{LlmRetry, NewEvent};
 
 /// How a request ended.
@@ -27,23 +27,28 @@ pub(super) enum StepOutcome {
     Failed(TurnReason),
 }
 
+/// The attempts of one request that followed the first.
+#[derive(Default)]
+struct Retries {
+    /// By the retry policy.
+    spent: u32,
+    /// The one without replay metadata, which is beside the policy.
+    stripped: u32,
+}
+
 impl Session {
     /// Asks the model, with retries.
+    ///
+    /// # Errors
+    ///
+    /// Only the log's: nothing is sent that is not durable.
     pub(super) async fn request(&mut self, turn: &mut Turn<'_>) -> Result<StepOutcome, AgentError> {
         let provider = turn.target.provider.clone();
         let config = *self.composition.client.config();
-        let mut retries = 0;
+        let mut retries = Retries::default();
         loop {
             let replay = if self.foreign_routes.contains(&provider) { Replay::AllForeign } else { Replay::Routed };
-            let input = RequestInput {
-                system: Some(turn.preamble.system.clone()).filter(|system| !system.is_empty()),
-                history: self.history.clone(),
-                tools: turn.preamble.tools.clone(),
-                max_tokens: turn.agent.max_tokens,
-                temperature: turn.agent.temperature,
-                reasoning_effort: turn.agent.reasoning_effort.clone(),
-            };
-            let prepared = match prepare(&turn.route, &turn.target, &input, replay) {
+            let prepared = match prepare(&turn.route, &turn.target, &self.input(turn), replay) {
                 Ok(prepared) => prepared,
                 Err(failure) => return Ok(StepOutcome::Failed(TurnReason::Error { failure })),
             };
@@ -52,20 +57,27 @@ impl Session {
             self.writer.checkpoint().await?;
 
             let Attempt { assembled, shown } = self.attempt(turn, &prepared).await;
+            if let Some(usage) = &assembled.usage {
+                turn.add_usage(usage);
+            }
             let failure = match &assembled.finish {
-                FinishReason::Stop | FinishReason::ToolCalls | FinishReason::MaxTokens => {
-                    if assembled.content.is_empty() && assembled.finish != FinishReason::MaxTokens {
-                        Failure::new(FailureCode::EmptyResponse, "the model ended its answer without any content")
-                    } else {
+                FinishReason::MaxTokens => return Ok(StepOutcome::Answered(assembled)),
+                FinishReason::Stop | FinishReason::ToolCalls => {
+                    if says_something(&assembled.content) {
                         return Ok(StepOutcome::Answered(assembled));
                     }
+                    Failure::new(FailureCode::EmptyResponse, "the model ended its answer without any content")
                 }
-                FinishReason::Aborted { .. } => return Ok(interrupted(assembled, TurnReason::Aborted)),
-                FinishReason::Error { failure } => failure.clone(),
+                FinishReason::Aborted { .. } if turn.cancel.is_cancelled() => {
+                    return Ok(interrupted(assembled, TurnReason::Aborted));
+                }
+                // An end that the user did not ask for is a failure, whoever calls it aborted.
+                FinishReason::Aborted { failure } | FinishReason::Error { failure } => failure.clone(),
             };
 
             if prepared.native > 0 && !shown && retry::is_refusal_of_replay(&failure) {
-                self.log_retry(turn, (retries + 1, config.max_retries, 0), &failure, Some("foreign"));
+                retries.stripped += 1;
+                self.log_retry(turn, &retries, 0, &failure, Some(LlmRetry::FOREIGN));
                 self.update(Update::Notice(format!(
                     "{provider} refused the request ({}). Asking once more without replay metadata; this session \
                      sends {provider} none from here on.",
@@ -75,36 +87,55 @@ impl Session {
                 continue;
             }
 
-            let delay_ms = match retry::delay(&config, retries + 1, &failure, retry::jitter()) {
+            let delay_ms = match retry::delay(&config, retries.spent + 1, &failure, retry::jitter()) {
                 retry::Decision::After(delay_ms) => delay_ms,
-                retry::Decision::GiveUp(_) => return Ok(interrupted(assembled, TurnReason::Error { failure })),
+                retry::Decision::GiveUp(why) => {
+                    self.report_giving_up(why);
+                    return Ok(interrupted(assembled, TurnReason::Error { failure }));
+                }
             };
-            retries += 1;
-            self.log_retry(turn, (retries, config.max_retries, delay_ms), &failure, None);
+            retries.spent += 1;
+            self.log_retry(turn, &retries, delay_ms, &failure, None);
             if shown {
                 self.update(Update::AttemptDiscarded);
             }
-            self.update(Update::Retry { retry: retries, max_retries: config.max_retries, delay_ms, failure });
+            self.update(Update::Retry { retry: retries.spent, max_retries: config.max_retries, delay_ms, failure });
             if !wait(delay_ms, turn.cancel).await {
                 return Ok(StepOutcome::Failed(TurnReason::Aborted));
             }
         }
     }
 
-    /// Logs that a further attempt follows: its number, how many there may be, and milliseconds until it starts.
-    fn log_retry(
-        &self,
-        turn: &Turn<'_>,
-        (retry, max_retries, delay_ms): (u32, u32, u64),
-        failure: &Failure,
-        replay: Option<&str>,
-    ) {
+    /// The next request in the host's words.
+    fn input(&self, turn: &Turn<'_>) -> RequestInput {
+        RequestInput {
+            system: Some(turn.preamble.system.clone()).filter(|system| !system.is_empty()),
+            history: self.history.clone(),
+            tools: turn.preamble.tools.clone(),
+            max_tokens: turn.agent.max_tokens,
+            temperature: turn.agent.temperature,
+            reasoning_effort: turn.agent.reasoning_effort.clone(),
+        }
+    }
+
+    /// Says why there is no further attempt, where the failure itself does not.
+    fn report_giving_up(&self, why: retry::GiveUp) {
+        match why {
+            retry::GiveUp::Fatal | retry::GiveUp::Spent { retries: 0 } => {}
+            retry::GiveUp::Spent { .. } | retry::GiveUp::WaitTooLong { .. } => {
+                self.update(Update::Notice(format!("no further attempt: {why}")));
+            }
+        }
+    }
+
+    /// Logs that a further attempt follows in `delay_ms` milliseconds.
+    fn log_retry(&self, turn: &Turn<'_>, retries: &Retries, delay_ms: u64, failure: &Failure, replay: Option<&str>) {
         self.log(vec![NewEvent::llm_retry(&LlmRetry {
             turn: turn.number,
             step: turn.step,
             provider: &turn.target.provider,
-            retry,
-            max_retries,
+            retry: retries.spent + retries.stripped,
+            max_retries: self.composition.client.config().max_retries + retries.stripped,
             delay_ms,
             failure,
             replay,
@@ -162,9 +193,18 @@ struct Attempt {
     shown: bool,
 }
 
+/// False for an answer without any block but blank text, which no later request could carry.
+fn says_something(content: &[Block]) -> bool {
+    content.iter().any(|block| !matches!(block, Block::Text(text) if is_blank(text)))
+}
+
 /// An attempt that ended early: something to keep, or nothing.
 fn interrupted(assembled: Assembled, reason: TurnReason) -> StepOutcome {
-    if assembled.content.is_empty() { StepOutcome::Failed(reason) } else { StepOutcome::Interrupted(assembled, reason) }
+    if says_something(&assembled.content) {
+        StepOutcome::Interrupted(assembled, reason)
+    } else {
+        StepOutcome::Failed(reason)
+    }
 }
 
 /// False when it was cancelled.

@@ -7,12 +7,15 @@
 mod attempt;
 mod prompt;
 mod session;
+#[cfg(test)]
+mod tests;
 mod turn;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use dsh_plugin_api::vocab::{Block, Failure, Usage};
+use serde_json::json;
 
 use crate::llm::client::{Client, Degraded};
 use crate::llm::registry::Registry;
@@ -20,7 +23,7 @@ use crate::manifest::Manifest;
 use crate::session::event::Event;
 use crate::store::{Store, StoreError};
 
-pub use session::Session;
+pub use session::{Session, refused_routes};
 
 /// What a manifest was turned into: everything that sessions of one process share.
 pub struct Composition {
@@ -81,7 +84,7 @@ pub enum Update {
         /// Why.
         failure: Failure,
     },
-    /// What an attempt streamed is void: it failed, and a further one follows or the turn ends.
+    /// What the attempt streamed is void: it failed, and a further one follows.
     AttemptDiscarded,
     /// A line for the user that is none of the above.
     Notice(String),
@@ -92,7 +95,7 @@ pub enum Update {
 /// Takes updates. It must not block; it is called from the turn and from the log's writer.
 pub type UpdateSink = Arc<dyn Fn(Update) + Send + Sync>;
 
-/// Why a turn ended: the `reason` of `turn/end`, by `kind`.
+/// Why a turn ended, by `kind`. This is the form that callers get; [`TurnReason::logged`] is that of the log.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum TurnReason {
@@ -111,6 +114,19 @@ pub enum TurnReason {
     },
 }
 
+impl TurnReason {
+    /// The `reason` of `turn/end` as session logs of format version 0 have it: who stopped an aborted turn stands under
+    /// `reason`, the failure of a failed one under `error`.
+    #[must_use]
+    pub fn logged(&self) -> serde_json::Value {
+        match self {
+            Self::Completed | Self::MaxTokens | Self::MaxSteps => json!(self),
+            Self::Aborted => json!({ "kind": "aborted", "reason": { "kind": "user" } }),
+            Self::Error { failure } => json!({ "kind": "error", "error": failure }),
+        }
+    }
+}
+
 /// A finished turn.
 #[derive(Debug, Clone)]
 pub struct TurnEnd {
@@ -120,14 +136,14 @@ pub struct TurnEnd {
     pub text: String,
     /// What this turn's requests degraded, one entry per message.
     pub degraded: Vec<Degraded>,
-    /// Tokens of the whole turn.
+    /// Tokens of the whole turn, those of failed attempts included.
     pub usage: Usage,
 }
 
-/// A turn that could not be run at all.
+/// A turn that could not be run, or not to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
-    /// The log.
+    /// The log cannot be opened or written. Nothing after its last durable event is promised.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The model or its credential.

@@ -3,20 +3,19 @@
 use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use dsh_plugin_api::json::{self, Object, Raw, raw};
-use dsh_plugin_api::vocab::{Failure, Message, Target};
+use dsh_plugin_api::vocab::{Failure, FailureCode, Message, Target};
 
-use super::prompt::Preamble;
+use super::turn::Turn;
 use super::{AgentError, Composition, SessionOptions, Update, UpdateSink};
 use crate::llm::client::Degraded;
 use crate::llm::registry::Route;
 use crate::llm::view::HistoryMessage;
 use crate::manifest::Agent;
 use crate::session::derive::DerivedMessage;
-use crate::session::event::{Event, Header, LlmDegrade, NewEvent, kind};
-use crate::store::{OnDurable, Writer};
+use crate::session::event::{Event, Header, LlmDegrade, LlmRetry, NewEvent, kind};
+use crate::store::{OnDurable, Writer, now};
 
 /// A session that is open for prompts. It holds the log's lock.
 pub struct Session {
@@ -25,18 +24,23 @@ pub struct Session {
     pub(super) writer: Writer,
     pub(super) cwd: PathBuf,
     id: String,
-    model: Option<String>,
+    pub(super) model: Option<String>,
     pub(super) history: Vec<HistoryMessage>,
     /// Number of the last turn; 0 before the first.
     pub(super) turn: u64,
     pub(super) titled: bool,
     /// The last `request/header`, to log it only when it changes.
     header: Option<Raw>,
-    /// Degrades that were reported: message id, reason, route.
-    reported: HashSet<(String, String, String)>,
+    /// Degrades that were reported.
+    reported: HashSet<DegradeKey>,
     /// Routes that refused this session's replay metadata.
     pub(super) foreign_routes: HashSet<String>,
+    /// Those of them that refused it before this process, as long as nobody was told.
+    pub(super) remembered_refusals: HashSet<String>,
 }
+
+/// What makes two degrades one for the user: message, reason, route.
+type DegradeKey = (String, String, String);
 
 impl Session {
     /// Creates a session. It is durable when this returns.
@@ -50,14 +54,7 @@ impl Session {
         updates: UpdateSink,
     ) -> Result<Self, AgentError> {
         let id = uuid::Uuid::new_v4().to_string();
-        let mut extra = Object::new();
-        extra.set("delegationDepth", raw(&0));
-        let header = Header {
-            id: id.clone(),
-            created_at: now_ms(),
-            cwd: Some(options.cwd.to_string_lossy().into_owned()),
-            extra,
-        };
+        let header = Header::new(id.clone(), now(), Some(options.cwd.to_string_lossy().into_owned()));
         let writer = composition.store.create(header, durable(&updates))?;
         writer.checkpoint().await?;
         Ok(Self {
@@ -73,6 +70,7 @@ impl Session {
             header: None,
             reported: HashSet::new(),
             foreign_routes: HashSet::new(),
+            remembered_refusals: HashSet::new(),
         })
     }
 
@@ -91,10 +89,7 @@ impl Session {
     ) -> Result<Self, AgentError> {
         let (log, writer) = composition.store.open(reference, durable(&updates))?;
         writer.checkpoint().await?;
-        let mut past = Past::default();
-        for event in &log.events {
-            past.take(event);
-        }
+        let past = Past::of(&log.events);
         let last_model = past.last_model.filter(|model| composition.registry.resolve(model).is_ok());
         Ok(Self {
             id: log.header.id.clone(),
@@ -104,6 +99,7 @@ impl Session {
             titled: past.titled,
             header: past.header,
             reported: past.reported,
+            remembered_refusals: past.foreign_routes.clone(),
             foreign_routes: past.foreign_routes,
             composition,
             updates,
@@ -125,16 +121,15 @@ impl Session {
     }
 
     pub(super) fn agent(&self) -> Agent {
-        self.composition.manifest.agents.get("default").cloned().unwrap_or_default()
+        self.composition.manifest.default_agent()
     }
 
     /// The route that the next request goes to.
     pub(super) fn target(&self) -> Result<(Arc<Route>, Target), Failure> {
-        let agent_model = || self.composition.manifest.agents.get("default").and_then(|agent| agent.model.clone());
-        match self.model.clone().or_else(agent_model) {
+        match self.model.clone().or_else(|| self.agent().model) {
             Some(model) => self.composition.registry.resolve(&model),
             None => Err(Failure::new(
-                dsh_plugin_api::vocab::FailureCode::UnknownModel,
+                FailureCode::UnknownModel,
                 "no model is named: give one with -m PROVIDER/MODEL, or set model in [agent] of the manifest",
             )),
         }
@@ -150,8 +145,9 @@ impl Session {
     }
 
     /// Logs the request header when it is not the one of the last request.
-    pub(super) fn log_header(&mut self, preamble: &Preamble, target: &Target, agent: &Agent, route: &Route) {
-        let header = preamble.header(target, agent);
+    pub(super) fn log_header(&mut self, turn: &Turn<'_>) {
+        let Turn { target, route, .. } = turn;
+        let header = turn.preamble.header(target, &turn.agent);
         let text = raw(&header);
         if self.header.as_ref().is_some_and(|last| last.get() == text.get()) {
             return;
@@ -169,7 +165,7 @@ impl Session {
     /// Logs and shows degrades that were not reported before for this message, reason and route.
     pub(super) fn report_degraded(&mut self, turn: u64, step: u64, target: &Target, degraded: &[Degraded]) {
         for degrade in degraded {
-            let key = (degrade.message_id.clone(), degrade.reason.clone(), target.provider.clone());
+            let key = degrade_key(&degrade.message_id, degrade.message, &degrade.reason, &target.provider);
             if self.reported.insert(key) {
                 self.log(vec![NewEvent::llm_degrade(&LlmDegrade {
                     turn,
@@ -193,6 +189,18 @@ impl From<DerivedMessage> for HistoryMessage {
     }
 }
 
+/// A message of a foreign log may have no id; then its position stands for it.
+fn degrade_key(message_id: &str, position: usize, reason: &str, provider: &str) -> DegradeKey {
+    let message = if message_id.is_empty() { format!("#{position}") } else { message_id.to_owned() };
+    (message, reason.to_owned(), provider.to_owned())
+}
+
+/// The routes that refused a session's replay metadata. Nothing native is sent to them any more.
+#[must_use]
+pub fn refused_routes(events: &[Event]) -> HashSet<String> {
+    Past::of(events).foreign_routes
+}
+
 /// What a log says beyond its messages.
 #[derive(Default)]
 struct Past {
@@ -200,38 +208,47 @@ struct Past {
     titled: bool,
     header: Option<Raw>,
     last_model: Option<String>,
-    reported: HashSet<(String, String, String)>,
+    reported: HashSet<DegradeKey>,
     foreign_routes: HashSet<String>,
 }
 
 impl Past {
-    fn take(&mut self, event: &Event) {
-        if ![kind::TURN_START, kind::SESSION_TITLE, kind::REQUEST_HEADER, kind::LLM_DEGRADE, kind::LLM_RETRY]
-            .contains(&event.kind.as_str())
-        {
-            return;
+    fn of(events: &[Event]) -> Self {
+        let mut past = Self::default();
+        for event in events {
+            past.take(event);
         }
+        past
+    }
+
+    fn take(&mut self, event: &Event) {
         // An event of another writer may hold anything; what cannot be read says nothing.
-        let Ok(mut data) = json::from_str::<Object>(event.data.get()) else { return };
+        let data = || json::from_str::<Object>(event.data.get()).unwrap_or_default();
         match event.kind.as_str() {
-            kind::TURN_START => self.turn = self.turn.max(data.take_as("turn").unwrap_or_default()),
+            kind::TURN_START => self.turn = self.turn.max(data().take_as("turn").unwrap_or(0)),
             kind::SESSION_TITLE => self.titled = true,
             kind::REQUEST_HEADER => {
-                self.header = data.take("header");
+                self.header = data().take("header");
                 let header = self.header.as_ref().and_then(|header| json::from_str::<Object>(header.get()).ok());
                 let config = header.and_then(|mut header| header.take_as::<Object>("config"));
                 self.last_model = config
                     .and_then(|config| Some(format!("{}/{}", config.get_str("provider")?, config.get_str("model")?)));
             }
             kind::LLM_DEGRADE => {
+                let mut data = data();
+                let position = data.take_as("message").unwrap_or(0);
                 let text = |key: &str| data.get_str(key).unwrap_or_default();
-                self.reported.insert((text("messageId"), text("reason"), text("provider")));
+                let key = degrade_key(&text("messageId"), position, &text("reason"), &text("provider"));
+                self.reported.insert(key);
             }
-            _ => {
-                if data.get_str("replay").as_deref() == Some("foreign") {
+            kind::LLM_RETRY => {
+                let data = data();
+                if data.get_str("replay").as_deref() == Some(LlmRetry::FOREIGN) {
                     self.foreign_routes.extend(data.get_str("provider"));
                 }
             }
+            // The set of kinds is open, and most of them are the history's concern.
+            _ => {}
         }
     }
 }
@@ -240,12 +257,6 @@ impl Past {
 fn durable(updates: &UpdateSink) -> OnDurable {
     let updates = Arc::clone(updates);
     Box::new(move |events| updates(Update::Durable(events.to_vec())))
-}
-
-/// Unix time in milliseconds.
-pub(super) fn now_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// A new message id.

@@ -15,7 +15,7 @@ use crate::llm::client::Degraded;
 use crate::llm::registry::Route;
 use crate::llm::view::HistoryMessage;
 use crate::manifest::Agent;
-use crate::session::event::NewEvent;
+use crate::session::event::{NewEvent, ToolError};
 use crate::tools::{self, BuiltIn, ToolContext, ToolOutput};
 
 /// What one turn needs at every step.
@@ -33,6 +33,20 @@ pub(super) struct Turn<'a> {
 }
 
 impl Turn<'_> {
+    /// Adds the tokens of an attempt.
+    pub(super) fn add_usage(&mut self, more: &Usage) {
+        let sum = |a: Option<u64>, b: Option<u64>| match (a, b) {
+            (None, None) => None,
+            (a, b) => Some(a.unwrap_or(0).saturating_add(b.unwrap_or(0))),
+        };
+        let total = &mut self.usage;
+        total.input_tokens = total.input_tokens.saturating_add(more.input_tokens);
+        total.output_tokens = total.output_tokens.saturating_add(more.output_tokens);
+        total.cache_read_tokens = sum(total.cache_read_tokens, more.cache_read_tokens);
+        total.cache_write_tokens = sum(total.cache_write_tokens, more.cache_write_tokens);
+        total.reasoning_tokens = sum(total.reasoning_tokens, more.reasoning_tokens);
+    }
+
     /// Notes what a request degraded, one entry per message.
     pub(super) fn note_degraded(&mut self, degraded: &[Degraded]) {
         for degrade in degraded {
@@ -68,22 +82,18 @@ impl Session {
         };
         self.begin(&turn, content);
         let reason = loop {
-            if let Some(reason) = self.step(&mut turn).await? {
+            let ended = self.step(&mut turn).await?;
+            self.log(vec![NewEvent::step_end(turn.number, turn.step)]);
+            if let Some(reason) = ended {
                 break reason;
             }
-            self.log(vec![NewEvent::step_end(turn.number, turn.step)]);
             if turn.agent.max_steps != 0 && turn.step >= u64::from(turn.agent.max_steps) {
                 break TurnReason::MaxSteps;
             }
             turn.step += 1;
             self.log(vec![NewEvent::step_start(turn.number, turn.step)]);
         };
-        let mut end = Vec::new();
-        if reason != TurnReason::MaxSteps {
-            end.push(NewEvent::step_end(turn.number, turn.step));
-        }
-        end.push(NewEvent::turn_end(turn.number, &reason));
-        self.log(end);
+        self.log(vec![NewEvent::turn_end(turn.number, &reason.logged())]);
         self.writer.checkpoint().await?;
         Ok(TurnEnd { reason, text: turn.text, degraded: turn.degraded, usage: turn.usage })
     }
@@ -102,8 +112,13 @@ impl Session {
             self.titled = true;
         }
         self.history.push(HistoryMessage { message, interrupted: false });
-        let route = Arc::clone(&turn.route);
-        self.log_header(&turn.preamble, &turn.target, &turn.agent, &route);
+        self.log_header(turn);
+        if self.remembered_refusals.remove(&turn.target.provider) {
+            self.update(Update::Notice(format!(
+                "{provider} refused this session's replay metadata before; every message goes to {provider} without it",
+                provider = turn.target.provider
+            )));
+        }
     }
 
     /// One request and the tools that it calls for. `None` means that a further step follows.
@@ -129,9 +144,6 @@ impl Session {
 
     /// Puts an answer into the log and the history; returns its tool calls as id, name and arguments.
     fn keep(&mut self, turn: &mut Turn<'_>, assembled: Assembled, interrupted: bool) -> Vec<(String, String, String)> {
-        if let Some(usage) = assembled.usage {
-            add_usage(&mut turn.usage, &usage);
-        }
         if assembled.content.is_empty() {
             return Vec::new();
         }
@@ -163,7 +175,14 @@ impl Session {
             self.log(vec![NewEvent::tool_call(turn.number, turn.step, &id, &name, &arguments)]);
             self.writer.checkpoint().await?;
             self.update(Update::ToolCall { id: id.clone(), name: name.clone(), arguments: arguments.clone() });
-            let output = self.run_tool(turn, &name, &arguments).await;
+            let (output, error) = match turn.cancel.is_cancelled() {
+                true => (not_dispatched(), Some("ABORTED_BEFORE_DISPATCH")),
+                false => {
+                    let output = self.run_tool(turn, &name, &arguments).await;
+                    let error = output.aborted.then_some("ABORTED");
+                    (output, error)
+                }
+            };
             self.update(Update::ToolResult {
                 id: id.clone(),
                 content: output.content.clone(),
@@ -175,16 +194,14 @@ impl Session {
                 is_error: Some(output.is_error),
             };
             let message = Message::new(message_id(), Role::User, vec![result], Source::Tool { call_id: id });
-            self.log(vec![NewEvent::tool_result(turn.number, turn.step, &message, None)]);
+            let error = error.map(|code| ToolError { name: "AbortError".to_owned(), code: code.to_owned() });
+            self.log(vec![NewEvent::tool_result(turn.number, turn.step, &message, error.as_ref())]);
             self.history.push(HistoryMessage { message, interrupted: false });
         }
         Ok(turn.cancel.is_cancelled().then_some(TurnReason::Aborted))
     }
 
     async fn run_tool(&self, turn: &Turn<'_>, name: &str, arguments: &str) -> ToolOutput {
-        if turn.cancel.is_cancelled() {
-            return ToolOutput::text("The call was not run: the user cancelled.", true);
-        }
         if let Some(reason) = tools::unparseable(arguments) {
             return ToolOutput::text(reason, true);
         }
@@ -199,14 +216,7 @@ impl Session {
     }
 }
 
-fn add_usage(total: &mut Usage, more: &Usage) {
-    let sum = |a: Option<u64>, b: Option<u64>| match (a, b) {
-        (None, None) => None,
-        (a, b) => Some(a.unwrap_or(0) + b.unwrap_or(0)),
-    };
-    total.input_tokens += more.input_tokens;
-    total.output_tokens += more.output_tokens;
-    total.cache_read_tokens = sum(total.cache_read_tokens, more.cache_read_tokens);
-    total.cache_write_tokens = sum(total.cache_write_tokens, more.cache_write_tokens);
-    total.reasoning_tokens = sum(total.reasoning_tokens, more.reasoning_tokens);
+/// The result of a call that the turn was stopped before.
+fn not_dispatched() -> ToolOutput {
+    ToolOutput::text("The call was not run: the user cancelled.", true)
 }

@@ -1,12 +1,13 @@
 //! `dsh manifest`
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Subcommand;
 use dsh_plugin_api::vocab::Failure;
 
+use super::output::{print, print_json};
 use super::{CommandError, Context};
+use crate::llm::credential;
 use crate::llm::registry::{Registry, Route};
 use crate::manifest::{Manifest, Origin, Trust, json_schema};
 
@@ -72,7 +73,7 @@ fn summary(manifest: &Manifest, registry: &Registry) -> String {
         }
         let width = adapter.routes.iter().map(|route| route.chars().count()).max().unwrap_or_default();
         for name in &adapter.routes {
-            let needs = registry.routes.get(name).map(|route| credential(route)).unwrap_or_default();
+            let needs = registry.routes.get(name).map(|route| needs(route)).unwrap_or_default();
             lines.push(format!("  {name:width$}  {needs}"));
         }
     }
@@ -80,44 +81,32 @@ fn summary(manifest: &Manifest, registry: &Registry) -> String {
         let model = agent.model.as_deref().unwrap_or("no model: name one with -m PROVIDER/MODEL");
         lines.push(format!("agent     {name}: {model}"));
     }
-    lines.join("\n")
+    lines.join("\n") + "\n"
 }
 
-fn credential(route: &Route) -> String {
+fn needs(route: &Route) -> String {
     match &route.credential {
         None => "no credential".to_owned(),
-        Some(name) if std::env::var_os(name).is_some_and(|value| !value.is_empty()) => format!("{name} is set"),
+        Some(name) if credential::is_set(name) => format!("{name} is set"),
         Some(name) => format!("{name} is not set"),
     }
 }
 
 fn schema() -> Result<ExitCode, CommandError> {
-    let text = serde_json::to_string_pretty(&json_schema())
-        .map_err(|e| CommandError::failed_text(format!("the schema cannot be written as JSON: {e}")))?;
-    print(&text)?;
+    print_json(&json_schema())?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn trust(context: &Context) -> Result<ExitCode, CommandError> {
     match context.lookup.trust().map_err(|e| CommandError::usage(e.into_report()))? {
-        Trust::NotNeeded => print("no manifest of the current folder is in use, so none needs trust")?,
+        Trust::NotNeeded => print("no manifest of the current folder is in use, so none needs trust\n")?,
         Trust::Marked { manifest, libraries } => {
             let mut text = format!("{} is trusted until it changes", manifest.display());
             for library in libraries {
                 text.push_str(&format!("\n  it loads {library}"));
             }
-            print(&text)?;
+            print(&(text + "\n"))?;
         }
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// A reader that went away, as `head` does, is no failure.
-fn print(text: &str) -> Result<(), CommandError> {
-    match writeln!(std::io::stdout(), "{text}") {
-        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(CommandError::failed_text(format!("stdout cannot be written: {e}")))
-        }
-        _ => Ok(()),
-    }
 }

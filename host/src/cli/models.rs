@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::output::{print, print_json, table};
 use super::{CommandError, Context};
+use crate::llm::credential;
 use crate::llm::registry::{Registry, Route};
 
 /// Arguments of `dsh models`.
@@ -71,10 +72,8 @@ pub(super) fn run(context: &Context, args: ModelsArgs) -> Result<ExitCode, Comma
 }
 
 fn rows(route: &Route) -> Vec<Row<'_>> {
-    let credential = route.credential.as_deref().map(|reference| Credential {
-        reference,
-        set: std::env::var_os(reference).is_some_and(|value| !value.is_empty()),
-    });
+    let credential =
+        route.credential.as_deref().map(|reference| Credential { reference, set: credential::is_set(reference) });
     let row = |model| row(route, credential, model);
     if route.info.models.is_empty() { vec![row(None)] } else { route.info.models.iter().map(Some).map(row).collect() }
 }

@@ -32,3 +32,33 @@ pub(super) fn table<const N: usize>(header: [&str; N], rows: impl IntoIterator<I
     let text = table.to_string();
     text.lines().map(|line| format!("{}\n", line.trim())).collect()
 }
+
+/// Text without the control characters that could steer a terminal; line ends and tabs stay.
+pub(super) fn shown(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
+}
+
+/// Text on one line, without control characters.
+pub(super) fn plain(text: &str) -> String {
+    shown(text).split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Text on one line of at most `width` characters.
+pub(super) fn clip(text: &str, width: usize) -> String {
+    let text = plain(text);
+    match text.char_indices().nth(width) {
+        Some((end, _)) => format!("{} …", &text[..end]),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_model_says_cannot_steer_the_terminal() {
+        assert_eq!(shown("a\x1b[31m\tb\nc\u{7}"), "a[31m\tb\nc");
+        assert_eq!(clip("one\n two\x1b three", 7), "one two …");
+    }
+}

@@ -13,9 +13,11 @@ use dsh_plugin_api::vocab::{Exchange, HeaderValue, HttpRequest, Repair, Request,
 use serde::Serialize;
 
 use super::{CommandError, Context};
+use crate::agent::refused_routes;
 use crate::llm::prepare::{Degraded, HistoryMessage, Neutral, Prepared, Replay, RequestInput, prepare};
 use crate::llm::view::RepairKind;
 use crate::manifest::Manifest;
+use crate::session::event::kind;
 use crate::store::Log;
 
 /// Arguments of `dsh request`.
@@ -42,16 +44,20 @@ pub(super) fn run(context: &Context, args: RequestArgs) -> Result<ExitCode, Comm
         .resolve(&args.model)
         .map_err(|failure| CommandError::usage_text(failure.message, "`dsh models` lists what the manifest serves"))?;
     let mut closed = Vec::new();
+    let mut replay = Replay::Routed;
     let input = match (&args.session, &args.file) {
         (Some(session), _) => {
             let log = context.store().read(session).map_err(|e| CommandError::failed_text(e.to_string()))?;
             closed = closed_calls(&log);
+            if refused_routes(&log.events).contains(&target.provider) {
+                replay = Replay::AllForeign;
+            }
             input_of_session(&log, &manifest)
         }
         (None, Some(file)) => input_of_file(file)?,
         (None, None) => return Err(CommandError::usage_text("there is no request", "name a file or a --session")),
     };
-    let mut prepared = prepare(&route, &target, &input, Replay::Routed)
+    let mut prepared = prepare(&route, &target, &input, replay)
         .map_err(|failure| CommandError::failed_text(format!("{target}: {failure}")))?;
     prepared.repairs.extend(closed);
     prepared.repairs.sort_by_key(|repair| repair.message);
@@ -100,9 +106,9 @@ fn input_of_session(log: &Log, manifest: &Manifest) -> RequestInput {
         .events
         .iter()
         .rev()
-        .filter(|event| event.kind == "request/header")
+        .filter(|event| event.kind == kind::REQUEST_HEADER)
         .find_map(|event| json::from_str::<Object>(event.data.get()).ok()?.take_as::<Object>("header"));
-    let agent = manifest.agents.get("default").cloned().unwrap_or_default();
+    let agent = manifest.default_agent();
     let mut input = RequestInput {
         history: log.history().into_iter().map(HistoryMessage::from).collect(),
         max_tokens: agent.max_tokens,
@@ -171,7 +177,6 @@ impl<'a> Shown<'a> {
 
 /// Name and meaning of a repair. Those of adapters have a name only.
 fn explain(kind: &str) -> String {
-    use crate::llm::view::RepairKind;
     match RepairKind::ALL.iter().find(|known| known.name() == kind) {
         Some(known) => format!("{kind}: {}", known.description()),
         None => kind.to_owned(),

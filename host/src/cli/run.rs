@@ -1,19 +1,19 @@
 //! `dsh run`: one prompt to completion.
 
-use std::io::{IsTerminal, Write};
+mod output;
+
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use clap::Args;
-use dsh_plugin_api::json::raw;
-use dsh_plugin_api::vocab::{Block, Failure, FailureCode};
-use serde_json::json;
+use dsh_plugin_api::vocab::Block;
 use tokio_util::sync::CancellationToken;
 
 use super::{CommandError, Context};
-use crate::agent::{AgentError, Composition, Session, SessionOptions, TurnEnd, TurnReason, Update, UpdateSink};
+use crate::agent::{AgentError, Composition, Session, SessionOptions, UpdateSink};
 use crate::llm::credential;
 use crate::store::StoreError;
+use output::Output;
 
 /// Arguments of `dsh run`.
 #[derive(Debug, Args)]
@@ -95,7 +95,7 @@ fn open_error(error: &AgentError) -> CommandError {
 /// Refuses a model that does not exist or whose credential is not set, before anything is created.
 fn check_model(composition: &Composition, model: Option<&str>) -> Result<(), CommandError> {
     let registry = &composition.registry;
-    let agent = composition.manifest.agents.get("default").and_then(|agent| agent.model.clone());
+    let agent = composition.manifest.default_agent().model;
     let Some(model) = model.map(str::to_owned).or(agent) else {
         return Err(CommandError::usage_text(
             "no model is named",
@@ -149,132 +149,4 @@ fn cancel_on_signal(cancel: CancellationToken) {
         super::interrupted().await;
         std::process::exit(130);
     });
-}
-
-/// Prints a turn: text to stdout as it streams, or each durable event as a line; everything else to stderr.
-struct Output {
-    json: bool,
-    /// Whether the last text ended a line; decides where stderr lines may go without tearing the answer.
-    at_line_start: Mutex<bool>,
-}
-
-impl Output {
-    fn new(json: bool) -> Self {
-        Self { json, at_line_start: Mutex::new(true) }
-    }
-
-    fn take(&self, update: Update) {
-        match update {
-            Update::Durable(events) if self.json => {
-                let lines: Vec<String> = events.iter().map(|event| raw(&**event).get().to_owned() + "\n").collect();
-                self.write(&lines.concat());
-            }
-            Update::Text(text) if !self.json => {
-                self.write(&text);
-                if let Some(last) = text.chars().last() {
-                    *self.line_start() = last == '\n';
-                }
-            }
-            Update::ToolCall { name, arguments, .. } => self.note(&format!("· {name} {}", one_line(&arguments))),
-            Update::ToolResult { content, is_error: true, .. } => {
-                let text = content.iter().map(|block| if let Block::Text(text) = block { text.as_str() } else { "" });
-                self.note(&format!("· failed: {}", one_line(&text.collect::<String>())));
-            }
-            Update::Degraded(degraded) => self.note(&format!(
-                "warning: {} message {} goes out without its replay metadata: {}",
-                degraded.code, degraded.message, degraded.reason
-            )),
-            Update::Retry { retry, max_retries, delay_ms, failure } => {
-                self.note(&format!("retry {retry} of {max_retries} in {delay_ms} ms: {}", describe(&failure)))
-            }
-            Update::AttemptDiscarded => self.note("the answer above broke off; it is asked for again"),
-            Update::Notice(text) => self.note(&text),
-            Update::Durable(_)
-            | Update::Text(_)
-            | Update::Reasoning(_)
-            | Update::ToolResult { is_error: false, .. } => {}
-        }
-    }
-
-    fn line_start(&self) -> std::sync::MutexGuard<'_, bool> {
-        self.at_line_start.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A reader that went away is no reason to stop a turn.
-    fn write(&self, text: &str) {
-        let mut out = std::io::stdout().lock();
-        let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-    }
-
-    /// A line for the person on stderr.
-    fn note(&self, text: &str) {
-        let mut at_line_start = self.line_start();
-        if !*at_line_start && std::io::stderr().is_terminal() {
-            eprintln!();
-            *at_line_start = true;
-        }
-        eprintln!("dsh: {text}");
-    }
-
-    /// Prints the end of the turn and says how the process ends.
-    fn finish(&self, session: &str, end: Result<TurnEnd, AgentError>) -> ExitCode {
-        let end = end.unwrap_or_else(|error| {
-            let failure = match error {
-                AgentError::Failure(failure) => failure,
-                AgentError::Store(error) => Failure::new(FailureCode::from("STORE"), error.to_string()),
-            };
-            TurnEnd {
-                reason: TurnReason::Error { failure },
-                text: String::new(),
-                degraded: Vec::new(),
-                usage: Default::default(),
-            }
-        });
-        if self.json {
-            let result = json!({
-                "type": "result",
-                "sessionId": session,
-                "reason": end.reason,
-                "text": end.text,
-                "degraded": end.degraded,
-                "usage": end.usage,
-            });
-            self.write(&format!("{result}\n"));
-        } else if !*self.line_start() {
-            self.write("\n");
-            *self.line_start() = true;
-        }
-        let again = format!("continue with `dsh run --session {session} …`");
-        match &end.reason {
-            TurnReason::Completed => {}
-            TurnReason::MaxTokens => self.note(&format!("the answer was cut off by the output limit; {again}")),
-            TurnReason::MaxSteps => self.note(&format!("the turn reached its limit of steps; {again}")),
-            TurnReason::Aborted => self.note(&format!("stopped; {again}")),
-            TurnReason::Error { failure } => {
-                self.note(&format!("the turn failed: {}", describe(failure)));
-                self.note(&format!("nothing is lost; {again}"));
-            }
-        }
-        match end.reason {
-            TurnReason::Completed | TurnReason::MaxTokens | TurnReason::MaxSteps => ExitCode::SUCCESS,
-            TurnReason::Aborted | TurnReason::Error { .. } => ExitCode::FAILURE,
-        }
-    }
-}
-
-/// A failure in one line: its code, what the provider answered with, and the wait that it asks for.
-fn describe(failure: &Failure) -> String {
-    let status = failure.status.map(|status| format!(" (status {status})")).unwrap_or_default();
-    let wait = failure.provider_retry_after_ms.map(|ms| format!("; the provider asks to wait {ms} ms"));
-    format!("{}{status}: {}{}", failure.code, failure.message, wait.unwrap_or_default())
-}
-
-/// The first line of a text, cut at 100 characters.
-fn one_line(text: &str) -> String {
-    let line = text.trim().lines().next().unwrap_or_default();
-    let mut short: String = line.chars().take(100).collect();
-    if short.len() < text.trim().len() {
-        short.push('…');
-    }
-    short
 }

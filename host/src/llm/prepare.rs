@@ -10,7 +10,7 @@ mod tests;
 use std::sync::Arc;
 
 use dsh_plugin_api::abi::calls::{Convert, Converted};
-use dsh_plugin_api::vocab::{Exchange, Failure, FailureCode, HeaderValue, HttpRequest, Repair, ReplayDegrade, Target};
+use dsh_plugin_api::vocab::{Exchange, Failure, FailureCode, HeaderValue, HttpRequest, Repair, Target};
 use serde::Serialize;
 
 use super::degrade;
@@ -166,10 +166,9 @@ fn origin(url: &str) -> Option<String> {
 }
 
 impl Degraded {
-    /// What the adapter's hook, the log and a person are told.
+    /// What a person is told.
     #[must_use]
     pub fn describe(&self) -> String {
-        debug_assert_eq!(self.code, ReplayDegrade::CODE);
         format!("message {} goes out without its replay metadata ({}): {}", self.message, self.code, self.reason)
     }
 }

@@ -244,6 +244,12 @@ impl Lookup {
 }
 
 impl Manifest {
+    /// `[agent]`; an agent of defaults when the manifest has none.
+    #[must_use]
+    pub fn default_agent(&self) -> Agent {
+        self.agents.get("default").cloned().unwrap_or_default()
+    }
+
     /// A manifest from its text, for a composition that stands in no file. Relative paths start from `home`.
     ///
     /// # Errors

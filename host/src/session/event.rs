@@ -409,9 +409,14 @@ pub struct LlmRetry<'a> {
     pub delay_ms: u64,
     /// What went wrong with the last one.
     pub failure: &'a Failure,
-    /// `foreign` when the coming attempt carries no replay metadata.
+    /// [`LlmRetry::FOREIGN`] when the coming attempt carries no replay metadata.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replay: Option<&'a str>,
+}
+
+impl LlmRetry<'_> {
+    /// `replay` of an attempt that carries no replay metadata.
+    pub const FOREIGN: &'static str = "foreign";
 }
 
 #[cfg(test)]

@@ -33,6 +33,7 @@ pub use read::Problem;
 use read::{FileRead, Unreadable};
 use writer::Start;
 pub use writer::Writer;
+pub(crate) use writer::now;
 
 /// A folder of sessions.
 #[derive(Debug, Clone)]

@@ -149,8 +149,8 @@ impl Drop for Writer {
     }
 }
 
-/// Unix time in milliseconds.
-pub(super) fn now() -> u64 {
+/// Unix time in milliseconds; 0 on a clock before 1970.
+pub(crate) fn now() -> u64 {
     let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX)
 }
@@ -236,5 +236,27 @@ impl Batch {
             Order::Append(events) => self.events.extend(events),
             Order::Checkpoint(done) => self.waiting.push(done),
         }
+    }
+}
+
+#[cfg(test)]
+impl Writer {
+    /// A writer for tests of its users: nothing can be written any more.
+    pub(crate) fn on_a_full_disk(path: &Path) -> Self {
+        struct Full;
+        impl Sink for Full {
+            fn append(&mut self, _: &[u8]) -> std::io::Result<()> {
+                Err(std::io::ErrorKind::StorageFull.into())
+            }
+            fn sync(&mut self) -> std::io::Result<()> {
+                Ok(())
+            }
+            fn cut(&mut self, _: u64) -> std::io::Result<()> {
+                Ok(())
+            }
+        }
+        let lock = Lock::take(path).unwrap();
+        let start = Start { path: path.to_owned(), sink: Full, lock, length: 0, next_seq: 0, offset: 0, last_time: 0 };
+        Self::start(start, Box::new(|_| panic!("nothing is durable on a full disk"))).unwrap()
     }
 }

@@ -79,6 +79,7 @@ pub(super) async fn run(arguments: Arguments, context: ToolContext<'_>, cancel: 
         let _ = timeout(DRAIN, read_pipe(&mut output, &mut capture)).await;
     }
     let mut text = capture.into_text();
+    let aborted = matches!(end, End::Cancelled);
     let (mark, is_error) = match end {
         End::Exited(Ok(status)) if status.success() => (None, false),
         End::Exited(Ok(status)) => (Some(exit_mark(status)), true),
@@ -95,7 +96,7 @@ pub(super) async fn run(arguments: Arguments, context: ToolContext<'_>, cancel: 
     if text.trim().is_empty() {
         text = "(no output)".to_owned();
     }
-    ToolOutput::text(text, is_error)
+    ToolOutput { aborted, ..ToolOutput::text(text, is_error) }
 }
 
 enum End {

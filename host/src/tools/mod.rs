@@ -36,13 +36,15 @@ pub struct ToolOutput {
     pub content: Vec<Block>,
     /// True when the tool failed.
     pub is_error: bool,
+    /// True when the user stopped it while it ran.
+    pub aborted: bool,
 }
 
 impl ToolOutput {
     /// A text answer.
     #[must_use]
     pub fn text(text: impl Into<String>, is_error: bool) -> Self {
-        Self { content: vec![Block::Text(text.into())], is_error }
+        Self { content: vec![Block::Text(text.into())], is_error, aborted: false }
     }
 }
 

@@ -384,7 +384,8 @@ macro_rules! export_adapter {
 
             // SAFETY: the section is this crate's own; it holds plain bytes that nothing runs or relocates.
             #[used]
-            #[unsafe(link_section = ".dshmeta")]
+            #[cfg_attr(target_vendor = "apple", unsafe(link_section = "__DATA,__dshmeta"))]
+            #[cfg_attr(not(target_vendor = "apple"), unsafe(link_section = ".dshmeta"))]
             static METADATA: [u8; $crate::abi::META_CAPACITY] = $crate::abi::export::section(
                 <$adapter as $crate::Adapter>::NAME,
                 env!("CARGO_PKG_VERSION"),

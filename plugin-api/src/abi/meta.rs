@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::json;
 use crate::vocab::EnvelopeId;
 
-/// Name of the section.
+/// Name of the section. Mach-O has it as `__DATA,__dshmeta`, which the `object` crate finds under this name as well.
 pub const META_SECTION: &str = ".dshmeta";
 /// Its first eight bytes.
 pub const META_MAGIC: [u8; 8] = *b"DSHMETA1";

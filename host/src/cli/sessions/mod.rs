@@ -10,6 +10,7 @@ use comfy_table::{ContentArrangement, Table, presets};
 use dsh_plugin_api::json;
 use serde::Serialize;
 
+use super::output::{clip, plain};
 use super::{CommandError, Context};
 use crate::session::line;
 use crate::store::{Listed, Log, Problem, Store, StoreError};
@@ -116,7 +117,7 @@ impl From<io::Error> for Failed {
 
 type Done = Result<ExitCode, Failed>;
 
-fn print_json<T: Serialize + ?Sized>(value: &T, out: &mut impl Write) -> io::Result<()> {
+fn write_json<T: Serialize + ?Sized>(value: &T, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "{}", json::raw(value))
 }
 
@@ -124,7 +125,7 @@ fn list(store: &Store, json: bool, out: &mut impl Write) -> Done {
     let sessions = store.list()?;
     if json {
         let rows: Vec<ListRow> = sessions.iter().map(ListRow::of).collect();
-        print_json(&rows, out)?;
+        write_json(&rows, out)?;
         return Ok(ExitCode::SUCCESS);
     }
     if sessions.is_empty() {
@@ -140,10 +141,10 @@ fn list(store: &Store, json: bool, out: &mut impl Write) -> Done {
     table.set_header(["ID", "CREATED (UTC)", "MESSAGES", "TITLE"]);
     for session in &sessions {
         let (messages, title) = match &session.messages {
-            Ok(messages) => (messages.to_string(), session.title.as_deref().map(transcript::plain).unwrap_or_default()),
+            Ok(messages) => (messages.to_string(), session.title.as_deref().map(plain).unwrap_or_default()),
             Err(error) => ("-".to_owned(), format!("cannot be read: {error}")),
         };
-        table.add_row([transcript::plain(&session.id), transcript::utc(session.created_at), messages, title]);
+        table.add_row([plain(&session.id), transcript::utc(session.created_at), messages, title]);
     }
     writeln!(out, "{table}")?;
     Ok(ExitCode::SUCCESS)
@@ -184,22 +185,16 @@ fn show(store: &Store, session: &str, view: View, json: bool, out: &mut impl Wri
     let log = store.read(session)?;
     warn_of_damage(&log, session);
     match (view, json) {
-        (View::Messages | View::Transcript, true) => print_json(&log.messages(), out)?,
+        (View::Messages | View::Transcript, true) => write_json(&log.messages(), out)?,
         (View::Events, true) => {
             for event in &log.events {
-                print_json(event, out)?;
+                write_json(event, out)?;
             }
         }
         (View::Events, false) => {
             for event in &log.events {
                 let time = transcript::utc(event.time);
-                writeln!(
-                    out,
-                    "{:>6}  {time}  {:<18} {}",
-                    event.seq,
-                    event.kind,
-                    transcript::clip(event.data.get(), 120)
-                )?;
+                writeln!(out, "{:>6}  {time}  {:<18} {}", event.seq, event.kind, clip(event.data.get(), 120))?;
             }
         }
         (View::Messages | View::Transcript, false) => {
@@ -241,7 +236,7 @@ fn verify(store: &Store, session: &str, json: bool, out: &mut impl Write) -> Don
     };
     let ok = problems.is_empty();
     if json {
-        print_json(&Report { ok, problems: &problems }, out)?;
+        write_json(&Report { ok, problems: &problems }, out)?;
     } else if ok {
         writeln!(out, "{}: ok", path.display())?;
     } else {
@@ -256,10 +251,10 @@ fn export(store: &Store, session: &str, format: ExportFormat, out: &mut impl Wri
     let log = store.read(session)?;
     warn_of_damage(&log, session);
     match format {
-        ExportFormat::Json => print_json(&log.messages(), out)?,
+        ExportFormat::Json => write_json(&log.messages(), out)?,
         ExportFormat::Markdown => Transcript::new(&log, Look::Markdown).write(out)?,
         ExportFormat::Dsh => {
-            print_json(&log.header, out)?;
+            write_json(&log.header, out)?;
             let mut lines = String::new();
             line::encode(&log.events, 0, &mut lines);
             out.write_all(lines.as_bytes())?;

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use dsh_plugin_api::vocab::{Block, Image, Role, Source};
 
+use super::super::output::{clip, plain, shown};
 use crate::session::derive::DerivedMessage;
 use crate::store::Log;
 
@@ -134,25 +135,6 @@ impl<'a> Transcript<'a> {
     }
 }
 
-/// Text without the control characters that could steer a terminal; line ends and tabs stay.
-fn shown(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
-}
-
-/// Text on one line, without control characters.
-pub(super) fn plain(text: &str) -> String {
-    shown(text).split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
-/// Text on one line of at most `width` characters.
-pub(super) fn clip(text: &str, width: usize) -> String {
-    let text = plain(text);
-    match text.char_indices().nth(width) {
-        Some((end, _)) => format!("{} …", &text[..end]),
-        None => text,
-    }
-}
-
 /// Unix milliseconds as `2026-11-30 21:42:44`.
 pub(super) fn utc(milliseconds: u64) -> String {
     let seconds = milliseconds / 1000;
@@ -184,11 +166,5 @@ mod tests {
         ] {
             assert_eq!(utc(milliseconds), expected);
         }
-    }
-
-    #[test]
-    fn what_a_log_holds_cannot_steer_the_terminal() {
-        assert_eq!(shown("a\x1b[31m\tb\nc\u{7}"), "a[31m\tb\nc");
-        assert_eq!(clip("one\n two\x1b three", 7), "one two …");
     }
 }

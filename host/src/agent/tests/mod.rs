@@ -1,0 +1,6 @@
+//! The agent over a real log, a real client and a scripted model.
+
+mod cancelling;
+mod refusals;
+mod turns;
+mod world;
