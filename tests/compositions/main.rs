@@ -3,3 +3,4 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "what fails here fails a test")]
 
 mod loading;
+mod replaying;

@@ -49,7 +49,8 @@ pub(super) fn read(
     home: &std::path::Path,
     around: &Surroundings,
 ) -> Result<Parts, Vec<Finding>> {
-    let mut reader = Reader { sources, around, findings: Vec::new(), library_paths: Vec::new(), outside_files: Vec::new() };
+    let mut reader =
+        Reader { sources, around, findings: Vec::new(), library_paths: Vec::new(), outside_files: Vec::new() };
     reader.version(root);
     // A newer version may mean anything by its keys: complaints about them would only mislead.
     if !reader.findings.is_empty() && root.get("version").is_some() {

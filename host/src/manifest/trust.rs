@@ -59,7 +59,8 @@ pub(super) fn loads(place: Place, library: &str) -> Finding {
 
 /// What is told of a file elsewhere in a manifest that was not trusted yet.
 pub(super) fn reads(place: Place, file: &str) -> Finding {
-    let message = format!("this manifest was found in the current folder and takes the text of `{file}`, outside of it");
+    let message =
+        format!("this manifest was found in the current folder and takes the text of `{file}`, outside of it");
     untrusted(place, message, "read from elsewhere")
 }
 
