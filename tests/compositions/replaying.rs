@@ -92,7 +92,7 @@ fn a_log_that_cannot_be_served_is_a_bad_manifest_that_names_the_route_and_the_li
     let damaged = LOG.replace("\"and?\"", "\"and?");
     for (text, parts) in [
         (None, ["old.jsonl does not exist", "composition.toml:6:20"]),
-        (Some(damaged.as_str()), ["providers.recorded.session", "line 16"]),
+        (Some(damaged.as_str()), ["providers.recorded.session", "line 15"]),
         (Some("{\"type\":\"session\",\"version\":0}\n"), ["providers.recorded.session", "no response of a model"]),
     ] {
         if let Some(text) = text {

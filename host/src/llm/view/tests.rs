@@ -547,3 +547,12 @@ fn repair_names_are_distinct_and_described() {
         assert!(!kind.description().starts_with(' '));
     }
 }
+
+#[test]
+fn every_repair_is_described_in_the_documentation() {
+    let page = include_str!("../../../../docs/never-stuck.md");
+    for kind in RepairKind::ALL {
+        let row = format!("\n| `{}` | {} |", kind.name(), kind.description());
+        assert!(page.contains(&row), "docs/never-stuck.md lacks this row: {row}");
+    }
+}
