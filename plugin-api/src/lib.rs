@@ -39,3 +39,8 @@ pub use serde_json;
 
 /// Version of the adapter API: `major.minor` of this crate.
 pub const API_VERSION: &str = concat!(env!("CARGO_PKG_VERSION_MAJOR"), ".", env!("CARGO_PKG_VERSION_MINOR"));
+
+/// Compiles the adapter that the documentation shows.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/adapters.md")]
+mod page {}

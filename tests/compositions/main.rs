@@ -5,5 +5,6 @@
 mod continuation;
 mod loading;
 mod providers;
+mod replaying;
 mod tools;
 mod usage;

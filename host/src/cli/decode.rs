@@ -25,8 +25,8 @@ pub struct DecodeArgs {
     /// HTTP status of the response
     #[arg(long, default_value_t = 200, value_name = "N")]
     status: u16,
-    /// Response header, as "Name: value"; may be given several times
-    #[arg(long, value_name = "K: V", value_parser = parse_header)]
+    /// Response header; may be given several times
+    #[arg(long, value_name = "NAME: VALUE", value_parser = parse_header)]
     header: Vec<(String, String)>,
     /// Feed the bytes in pieces of this many
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]

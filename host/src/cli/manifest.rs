@@ -18,7 +18,7 @@ pub enum ManifestCommand {
     Check,
     /// Print the JSON Schema of the manifest, for editors
     Schema,
-    /// Trust the manifest in the current folder, once, to load libraries by path
+    /// Trust the manifest in the current folder, until it changes, to load libraries by path and read files elsewhere
     Trust,
 }
 
@@ -100,10 +100,13 @@ fn schema() -> Result<ExitCode, CommandError> {
 fn trust(context: &Context) -> Result<ExitCode, CommandError> {
     match context.lookup.trust().map_err(|e| CommandError::usage(e.into_report()))? {
         Trust::NotNeeded => print("no manifest of the current folder is in use, so none needs trust\n")?,
-        Trust::Marked { manifest, libraries } => {
+        Trust::Marked { manifest, libraries, files } => {
             let mut text = format!("{} is trusted until it changes", manifest.display());
             for library in libraries {
                 text.push_str(&format!("\n  it loads {library}"));
+            }
+            for file in files {
+                text.push_str(&format!("\n  it reads {file}"));
             }
             print(&(text + "\n"))?;
         }

@@ -17,7 +17,7 @@ pub struct MockProviderArgs {
     #[arg(long, value_name = "FILE")]
     script: PathBuf,
     /// Port on 127.0.0.1 [default: a free one]
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, hide_default_value = true)]
     port: u16,
     /// File that received requests are written to, one JSON object a line [default: the script's `log`]
     #[arg(long, value_name = "FILE")]

@@ -23,9 +23,16 @@ use clap::{Args, Parser, Subcommand};
 pub use context::Context;
 pub use error::CommandError;
 
+/// For who reads no other page.
+const AFTER_HELP: &str = "\
+Without any key:  dsh demo
+                  dsh run -m keyless/hello \"hi\"
+Exit codes:       0 done, 1 the turn or check failed, 2 bad usage or bad manifest
+Diagnostics go to stderr; DSH_LOG=debug shows more of them.";
+
 /// An agent host composed from one manifest.
 #[derive(Debug, Parser)]
-#[command(name = "dsh", version, about, propagate_version = true, max_term_width = 100)]
+#[command(name = "dsh", version, about, propagate_version = true, max_term_width = 100, after_help = AFTER_HELP)]
 struct Cli {
     #[command(flatten)]
     global: GlobalArgs,
@@ -36,14 +43,14 @@ struct Cli {
 /// Options of every command.
 #[derive(Debug, Clone, Args)]
 struct GlobalArgs {
-    /// Manifest to compose from [default: ./loader.toml, then loader.toml in the home folder, then the built-in one]
-    #[arg(long, global = true, value_name = "FILE")]
+    /// Manifest [default: ./loader.toml, then loader.toml in the home folder, then the built-in one]
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Composition")]
     manifest: Option<PathBuf>,
     /// Manifest to merge over it; may be given several times
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Composition")]
     overlay: Vec<PathBuf>,
     /// Home folder: sessions, plugins, cache [default: ~/.dsh]
-    #[arg(long, global = true, value_name = "DIR", env = "DSH_HOME")]
+    #[arg(long, global = true, value_name = "DIR", env = "DSH_HOME", help_heading = "Composition")]
     home: Option<PathBuf>,
 }
 
@@ -53,10 +60,10 @@ enum Command {
     Run(run::RunArgs),
     /// Serve the Agent Client Protocol on stdin and stdout
     Acp(acp::AcpArgs),
-    /// Inspect and move recorded sessions
+    /// List, show, check and export recorded sessions
     #[command(subcommand)]
     Sessions(sessions::SessionsCommand),
-    /// Inspect the adapters of the composition
+    /// List the adapters of the composition
     #[command(subcommand)]
     Plugins(plugins::PluginsCommand),
     /// List the models that the routes advertise
@@ -69,7 +76,7 @@ enum Command {
     MockProvider(mock_provider::MockProviderArgs),
     /// Show the whole story without a key: a cut-off turn, a killed process, a native resume
     Demo(demo::DemoArgs),
-    /// Check the manifest
+    /// Check, describe or trust a manifest
     #[command(subcommand)]
     Manifest(manifest::ManifestCommand),
 }

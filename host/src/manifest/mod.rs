@@ -9,12 +9,16 @@
 //!
 //! - **Overlays.** Tables merge deep. `[[adapter]]` entries are matched by `id` and merge deep; one with a new id is
 //!   appended. Every other value, arrays included, replaces the one before. `version` is optional in an overlay.
-//! - **Paths** (`sessions.dir`, a `library` with a separator or with `.`, `~` or `$` in front) start from the folder of
+//! - **Paths** (`sessions.dir`, a `library` with a separator or with `.`, `~` or `$` in front, the `file` of a text) start from the folder of
 //!   the file that names them. `~/` is the user's home, `$NAME` and `${NAME}` are environment variables, `$$` is a
 //!   plain dollar. A variable that is not set is an error at its place. Nowhere else is anything expanded.
 //! - **Credentials** in `[adapter.config.providers.ROUTE]` are references: `NAME`, `$NAME` or `${NAME}`, in capitals,
 //!   digits and `_`. The adapter gets the plain name. Anything else is an error that does not show the text, since it
 //!   may be the secret itself; source lines in reports have such text masked.
+//! - **Texts.** Inside `[adapter.config]` a table with the one key `file` and a string stands for the text of that file:
+//!   `session = { file = "first.jsonl.zst" }`. The path follows the rule of paths. The file is UTF-8, decompressed when
+//!   it ends in `.zst` or `.zstd`, of at most 64 MiB; anything else is an error at its place. No adapter can have such
+//!   a table for a purpose of its own: it would never see it. A second key beside `file` makes it a plain table.
 //! - **Trust.** See [`Trust`].
 
 mod blame;
@@ -38,7 +42,7 @@ use std::sync::Arc;
 use crate::loader::LibrarySpec;
 use document::Document;
 use paths::Surroundings;
-use place::Source;
+use place::{Place, Source};
 use problem::Finding;
 
 pub use problem::{Code, ManifestError, Problem};
@@ -214,8 +218,8 @@ impl Lookup {
         document::sessions_dir(self, &Surroundings::of_process())
     }
 
-    /// Marks the manifest of this lookup as trusted, so that it may load libraries by path when it is merely found in
-    /// the current folder.
+    /// Marks the manifest of this lookup as trusted, so that it may load libraries by path and read files outside its
+    /// folder when it is merely found in the current folder.
     ///
     /// # Errors
     ///
@@ -230,16 +234,15 @@ impl Lookup {
         let path = around.cwd.join(path);
         let document = Document::read(&origin, self, around)?;
         let source = document.sources.first().cloned();
-        let libraries = Manifest::parts(&document, &self.home, around)?
-            .library_paths
-            .into_iter()
-            .filter(|(place, _)| place.file == 0)
-            .map(|(_, library)| library)
-            .collect();
+        let parts = Manifest::parts(&document, &self.home, around)?;
+        let own = |named: Vec<(Place, String)>| {
+            named.into_iter().filter(|(place, _)| place.file == 0).map(|(_, written)| written).collect()
+        };
+        let (libraries, files) = (own(parts.library_paths), own(parts.outside_files));
         if let Some(source) = source {
             trust::write(&self.home, &source).map_err(|problem| ManifestError::of(vec![problem]))?;
         }
-        Ok(Trust::Marked { manifest: path, libraries })
+        Ok(Trust::Marked { manifest: path, libraries, files })
     }
 }
 
@@ -274,10 +277,13 @@ impl Manifest {
         around: &Surroundings,
     ) -> Result<Self, ManifestError> {
         let parts = Self::parts(&document, home, around)?;
-        // Libraries of overlays were named on the command line by whoever runs this.
-        let asked = parts.library_paths.iter().find(|(place, _)| place.file == 0).filter(|_| !trusted);
-        if let Some((place, library)) = asked {
-            return Err(ManifestError::new(vec![trust::untrusted(*place, library)], &document.sources));
+        // Overlays were named on the command line by whoever runs this.
+        let own = |(place, _): &&(Place, String)| place.file == 0 && !trusted;
+        let library = parts.library_paths.iter().find(own).map(|(place, path)| trust::loads(*place, path));
+        let file = parts.outside_files.iter().find(own).map(|(place, path)| trust::reads(*place, path));
+        let asked: Vec<Finding> = library.into_iter().chain(file).collect();
+        if !asked.is_empty() {
+            return Err(ManifestError::new(asked, &document.sources));
         }
         Ok(Self {
             origin,

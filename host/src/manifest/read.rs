@@ -1,5 +1,7 @@
 //! From a merged tree to a validated composition. Every problem is collected; none stops the reading.
 
+mod texts;
+
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
@@ -36,6 +38,8 @@ pub(super) struct Parts {
     pub transport: Transport,
     /// Libraries named by path: where, and as written.
     pub library_paths: Vec<(Place, String)>,
+    /// `{ file = … }` outside the folder of the manifest that names it: where, and as written.
+    pub outside_files: Vec<(Place, String)>,
 }
 
 /// Reads a tree; `Err` holds at least one finding.
@@ -45,7 +49,8 @@ pub(super) fn read(
     home: &std::path::Path,
     around: &Surroundings,
 ) -> Result<Parts, Vec<Finding>> {
-    let mut reader = Reader { sources, around, findings: Vec::new(), library_paths: Vec::new() };
+    let mut reader =
+        Reader { sources, around, findings: Vec::new(), library_paths: Vec::new(), outside_files: Vec::new() };
     reader.version(root);
     // A newer version may mean anything by its keys: complaints about them would only mislead.
     if !reader.findings.is_empty() && root.get("version").is_some() {
@@ -57,7 +62,8 @@ pub(super) fn read(
     let agents = reader.agents(root);
     let transport = reader.transport(root);
     if reader.findings.is_empty() {
-        Ok(Parts { sessions, adapters, agents, transport, library_paths: reader.library_paths })
+        let Reader { library_paths, outside_files, .. } = reader;
+        Ok(Parts { sessions, adapters, agents, transport, library_paths, outside_files })
     } else {
         Err(reader.findings)
     }
@@ -68,6 +74,7 @@ struct Reader<'a> {
     around: &'a Surroundings<'a>,
     findings: Vec<Finding>,
     library_paths: Vec<(Place, String)>,
+    outside_files: Vec<(Place, String)>,
 }
 
 impl Reader<'_> {
@@ -351,15 +358,20 @@ impl Reader<'_> {
         Some((library.to_owned(), LibraryRef::Name(library.to_owned())))
     }
 
-    /// The configuration as JSON, with credential references as plain names.
+    /// The configuration as JSON, with the texts of files in place and credential references as plain names.
     fn config(&mut self, node: &Node) -> Json {
-        let mut json = tree::to_json(node, &mut self.findings);
+        let mut json = tree::to_json(&self.with_texts(node), &mut self.findings);
         let providers = node.value.as_table().and_then(|table| table.get("providers"));
         for route in providers.and_then(|node| node.value.as_table()).into_iter().flat_map(|table| &table.entries) {
             let Some(credential) = route.node.value.as_table().and_then(|table| table.get("credential")) else {
                 continue;
             };
-            let Some(text) = credential.value.as_str() else { continue };
+            let text = match &credential.value {
+                Value::String(text) => text.as_str(),
+                // Not even from a file: a secret that stands in a configuration reaches the adapter.
+                Value::Table(_) => "",
+                _ => continue,
+            };
             if let Some(name) = words::reference(text) {
                 json["providers"][&route.key]["credential"] = Json::from(name);
                 continue;

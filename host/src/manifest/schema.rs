@@ -60,7 +60,8 @@ struct Adapter {
     sha256: Option<String>,
     /// Whether the host refuses to start without it. Default: false.
     required: Option<bool>,
-    /// The adapter's own configuration; its routes stand under `providers`.
+    /// The adapter's own configuration; its routes stand under `providers`. A table with the one key `file` stands for
+    /// the text of that file.
     config: Option<serde_json::Map<String, serde_json::Value>>,
 }
 

@@ -1,10 +1,10 @@
 //! Trust in manifests of the current folder.
 //!
-//! Entering a folder must not run code that somebody put there. A manifest that was merely found in the current folder
-//! and that loads a library by path is used only after `dsh manifest trust`, once per content and place: the mark is a
-//! file in `trusted/` under the home folder whose name is the SHA-256 of the manifest's absolute path and its text.
-//! Changing either asks again. Overlays are named on the command line, so what they load is not asked about; pin the
-//! library itself with `sha256`.
+//! Entering a folder must not run code that somebody put there, nor send files of its user elsewhere. A manifest that
+//! was merely found in the current folder and that loads a library by path, or takes the text of a file outside its
+//! folder, is used only after `dsh manifest trust`, once per content and place: the mark is a file in `trusted/` under
+//! the home folder whose name is the SHA-256 of the manifest's absolute path and its text. Changing either asks again.
+//! Overlays are named on the command line, so what they name is not asked about; pin a library with `sha256`.
 
 use std::path::{Path, PathBuf};
 
@@ -22,6 +22,8 @@ pub enum Trust {
         manifest: PathBuf,
         /// The libraries that it names by path, as written.
         libraries: Vec<String>,
+        /// The files outside its folder whose text it takes, as written.
+        files: Vec<String>,
     },
     /// The manifest of this lookup is not one that anybody asks about: it is the home folder's or built in.
     NotNeeded,
@@ -49,9 +51,20 @@ pub(super) fn write(home: &Path, source: &Source) -> Result<(), Problem> {
         .map_err(|e| failed(format!("cannot be marked as trusted in {}: {e}", mark.display())))
 }
 
-/// What is told of a manifest that was not trusted yet.
-pub(super) fn untrusted(place: Place, library: &str) -> Finding {
+/// What is told of a library by path in a manifest that was not trusted yet.
+pub(super) fn loads(place: Place, library: &str) -> Finding {
     let message = format!("this manifest was found in the current folder and loads `{library}`, which runs its code");
-    Finding::new(Code::Untrusted, place, message, "loaded by path")
+    untrusted(place, message, "loaded by path")
+}
+
+/// What is told of a file elsewhere in a manifest that was not trusted yet.
+pub(super) fn reads(place: Place, file: &str) -> Finding {
+    let message =
+        format!("this manifest was found in the current folder and takes the text of `{file}`, outside of it");
+    untrusted(place, message, "read from elsewhere")
+}
+
+fn untrusted(place: Place, message: String, label: &str) -> Finding {
+    Finding::new(Code::Untrusted, place, message, label)
         .help("read it, then run `dsh manifest trust` once; or name it yourself with --manifest loader.toml")
 }

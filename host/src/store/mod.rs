@@ -11,6 +11,7 @@ mod files;
 mod find;
 mod lock;
 mod numbering;
+mod problem;
 mod read;
 mod writer;
 
@@ -29,6 +30,7 @@ use crate::session::{line, recovery};
 use bytes::Form;
 pub use error::StoreError;
 use lock::Lock;
+pub use problem::ProblemKind;
 pub use read::Problem;
 use read::{FileRead, Unreadable};
 use writer::Start;

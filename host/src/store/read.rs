@@ -10,6 +10,7 @@ use dsh_plugin_api::json;
 use super::StoreError;
 use super::bytes::{self, Form};
 use super::numbering::Numbering;
+use super::problem::ProblemKind;
 use crate::session::derive::SurfaceOp;
 use crate::session::event::{Event, Header};
 use crate::session::line::{self, Damage, HeaderRecord, Place, Record};
@@ -19,8 +20,8 @@ use crate::session::line::{self, Damage, HeaderRecord, Place, Record};
 pub struct Problem {
     /// 1-based; line 1 is the header.
     pub line: u64,
-    /// A stable name such as `torn-tail`.
-    pub kind: String,
+    /// What kind of damage it is.
+    pub kind: ProblemKind,
     /// What is wrong, and what was done about it.
     pub message: String,
 }
@@ -31,8 +32,8 @@ impl Problem {
     #[must_use]
     pub fn of_header(error: &StoreError) -> Option<(PathBuf, Self)> {
         let (path, kind) = match error {
-            StoreError::NewerVersion { path, .. } => (path, "newer-version"),
-            StoreError::NoSession { path, .. } => (path, "no-session"),
+            StoreError::NewerVersion { path, .. } => (path, ProblemKind::NewerVersion),
+            StoreError::NoSession { path, .. } => (path, ProblemKind::NoSession),
             StoreError::NotFound { .. }
             | StoreError::InvalidId(_)
             | StoreError::Exists(_)
@@ -44,8 +45,8 @@ impl Problem {
         Some((path.clone(), Self::new(1, kind, error.to_string())))
     }
 
-    fn new(line: u64, kind: &str, message: impl Into<String>) -> Self {
-        Self { line, kind: kind.to_owned(), message: message.into() }
+    fn new(line: u64, kind: ProblemKind, message: impl Into<String>) -> Self {
+        Self { line, kind, message: message.into() }
     }
 }
 
@@ -102,7 +103,7 @@ pub(super) fn read(file: Vec<u8>, form: Form, id: &str) -> Result<FileRead, Unre
         }
     }
     for b in breaks {
-        reader.problem(reader.line.max(1), "torn-frame", format!("{}; what it held is lost", b.message));
+        reader.problem(reader.line.max(1), ProblemKind::TornFrame, format!("{}; what it held is lost", b.message));
     }
     reader.finish(lines, sound)
 }
@@ -192,31 +193,39 @@ impl<'a> Reader<'a> {
             n => format!("{what}; the {n} records on this line were read"),
         };
         if let Some(broken) = broken {
-            return Some(Problem::new(line, "torn-frame", format!("{broken}; the lines around it were read")));
+            return Some(Problem::new(
+                line,
+                ProblemKind::TornFrame,
+                format!("{broken}; the lines around it were read"),
+            ));
         }
         if scan.torn && ending == Ending::None {
             return Some(Problem::new(
                 line,
-                "torn-tail",
+                ProblemKind::TornTail,
                 "the last line is cut off in the middle; it is left out, and cut when the session is opened to write",
             ));
         }
         Some(match &scan.damage {
-            Some(Damage::Unreadable(reason)) => {
-                Problem::new(line, "unreadable", behind(&format!("a part of this line cannot be read ({reason})")))
+            Some(Damage::Unreadable(reason)) => Problem::new(
+                line,
+                ProblemKind::Unreadable,
+                behind(&format!("a part of this line cannot be read ({reason})")),
+            ),
+            Some(Damage::NulPadding(bytes)) => {
+                Problem::new(line, ProblemKind::NulPadding, behind(&format!("{bytes} NUL bytes")))
             }
-            Some(Damage::NulPadding(bytes)) => Problem::new(line, "nul-padding", behind(&format!("{bytes} NUL bytes"))),
             Some(Damage::JoinedRecords(records)) => Problem::new(
                 line,
-                "joined-records",
+                ProblemKind::JoinedRecords,
                 format!("{records} records stand on this line without a newline between them; all were read"),
             ),
             Some(Damage::InvalidUtf8) => {
-                Problem::new(line, "invalid-utf8", "bytes that are not UTF-8 were read as U+FFFD")
+                Problem::new(line, ProblemKind::InvalidUtf8, "bytes that are not UTF-8 were read as U+FFFD")
             }
             None if ending == Ending::None => Problem::new(
                 line,
-                "missing-newline",
+                ProblemKind::MissingNewline,
                 "the last line is complete but lacks its newline; it was read, and gets one when the session is opened \
                  to write",
             ),
@@ -231,7 +240,7 @@ impl<'a> Reader<'a> {
         if neighbour
             && let Some(last) = self.problems.last_mut()
             && last.kind == problem.kind
-            && problem.kind != "torn-tail"
+            && problem.kind != ProblemKind::TornTail
         {
             let first = last.line;
             last.message = format!("lines {first} to {end} cannot be read; skipped");
@@ -241,7 +250,7 @@ impl<'a> Reader<'a> {
         self.problem_end = if records == 0 { end } else { 0 };
     }
 
-    fn problem(&mut self, line: u64, kind: &str, message: impl Into<String>) {
+    fn problem(&mut self, line: u64, kind: ProblemKind, message: impl Into<String>) {
         self.problems.push(Problem::new(line, kind, message));
     }
 
@@ -254,12 +263,12 @@ impl<'a> Reader<'a> {
             Ok(events) => events,
             Err(reason) => {
                 self.damaged = true;
-                self.problem(self.line, "unreadable", format!("{reason}; skipped"));
+                self.problem(self.line, ProblemKind::Unreadable, format!("{reason}; skipped"));
                 return Ok(());
             }
         };
         if let Some(flaw) = events.flaw {
-            self.problem(self.line, "flawed-record", flaw);
+            self.problem(self.line, ProblemKind::FlawedRecord, flaw);
         }
         let Some(last) = events.events.last() else { return Ok(()) };
         self.time = last.time;
@@ -267,7 +276,7 @@ impl<'a> Reader<'a> {
         let judged = self.numbering.take(place.seq, events.stored_seq, count);
         if let Some(message) = judged.map(|jump| jump.message()).filter(|(gap, _)| !(*gap && self.damaged)) {
             let (gap, text) = message;
-            self.problem(self.line, if gap { "seq-gap" } else { "seq-fork" }, text);
+            self.problem(self.line, if gap { ProblemKind::SeqGap } else { ProblemKind::SeqFork }, text);
         }
         self.damaged = false;
         self.events.extend(events.events);
@@ -278,14 +287,14 @@ impl<'a> Reader<'a> {
         if self.header.is_some() || !self.events.is_empty() {
             self.damaged = true;
             self.numbering.expect_restart();
-            self.problem(self.line, "second-header", "a session header stands among the events; skipped");
+            self.problem(self.line, ProblemKind::SecondHeader, "a session header stands among the events; skipped");
             return Ok(());
         }
         match record.into_header(self.id) {
             HeaderRecord::Newer(version) => Err(Unreadable::Newer(version)),
             HeaderRecord::Known { header, flaw } => {
                 if let Some(flaw) = flaw {
-                    self.problem(self.line, "flawed-header", flaw);
+                    self.problem(self.line, ProblemKind::FlawedHeader, flaw);
                 }
                 self.time = header.created_at;
                 self.header = Some(header);
@@ -324,10 +333,10 @@ impl<'a> Reader<'a> {
         let message = "there is no session header; the file name stands for the id";
         match self.problems.first_mut() {
             Some(first) if first.line == 1 => {
-                first.kind = "missing-header".to_owned();
+                first.kind = ProblemKind::MissingHeader;
                 first.message = format!("{message} ({})", first.message);
             }
-            _ => self.problems.insert(0, Problem::new(1, "missing-header", message)),
+            _ => self.problems.insert(0, Problem::new(1, ProblemKind::MissingHeader, message)),
         }
     }
 

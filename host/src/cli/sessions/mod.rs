@@ -25,7 +25,7 @@ pub enum SessionsCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Show one session
+    /// Show one session: as a transcript, its messages, or its events
     Show {
         /// Session id or file
         session: String,
@@ -35,11 +35,11 @@ pub enum SessionsCommand {
         /// Show the expanded events
         #[arg(long)]
         events: bool,
-        /// Print JSON
+        /// Print JSON: the messages as an array, or the events one a line
         #[arg(long)]
         json: bool,
     },
-    /// Check a session file for damage
+    /// Check a session file for damage; exit code 1 when there is any
     Verify {
         /// Session id or file
         session: String,

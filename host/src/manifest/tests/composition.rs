@@ -276,7 +276,8 @@ fn a_manifest_of_the_current_folder_needs_trust_to_load_by_path() {
     assert!(error.to_string().contains("dsh manifest trust"), "{error}");
 
     let trusted = world.within(|around| lookup.trust_in(around)).unwrap();
-    let marked = Trust::Marked { manifest: world.path("cwd/loader.toml"), libraries: vec!["./a.so".into()] };
+    let marked =
+        Trust::Marked { manifest: world.path("cwd/loader.toml"), libraries: vec!["./a.so".into()], files: vec![] };
     assert_eq!(trusted, marked);
     assert!(world.load(&lookup).is_ok());
 

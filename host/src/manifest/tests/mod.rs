@@ -1,9 +1,10 @@
-//! What the manifest promises, by subject: broken files, composition, later refusals, the schema.
+//! What the manifest promises, by subject: broken files, composition, later refusals, the schema, texts.
 
 mod broken;
 mod composition;
 mod refusals;
 mod schema;
+mod texts;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

@@ -33,3 +33,14 @@ fn the_schema_beside_the_default_manifest_is_this_one() {
     let shipped: serde_json::Value = serde_json::from_str(include_str!("../../../../loader.schema.json")).unwrap();
     assert_eq!(&shipped, json_schema().as_value(), "write it again with `dsh manifest schema`");
 }
+
+#[test]
+fn every_key_is_described_in_the_documentation() {
+    let page = include_str!("../../../../docs/manifest.md");
+    let tables = [read::ROOT, read::SESSIONS, read::ADAPTER, read::AGENT, read::TRANSPORT];
+    for key in tables.into_iter().flatten() {
+        let described = [format!("\n{key} = "), format!("[{key}]"), format!("[[{key}]]"), format!("[{key}.")];
+        let described = described.iter().any(|form| page.contains(form)) || page.contains(&format!(".{key}]"));
+        assert!(described, "docs/manifest.md says nothing of `{key}`");
+    }
+}
