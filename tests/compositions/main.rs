@@ -2,4 +2,6 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "what fails here fails a test")]
 
+mod killing;
 mod loading;
+mod scenarios;

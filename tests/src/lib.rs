@@ -10,6 +10,13 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "what fails here fails the test that called it")]
 
+pub mod acp;
+pub mod difference;
+pub mod killing;
+pub mod log;
+pub mod scenario;
+pub mod stage;
+
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
