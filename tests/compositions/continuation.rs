@@ -39,12 +39,16 @@ fn assert_pruned(composition: &Composition, provider: &Provider, session: &str) 
 fn a_truncated_answer_goes_back_natively_without_its_call_within_one_process() {
     let provider = Provider::start(&[truncated(), json!({ "text": "done" })]);
     let composition = Composition::on(&provider, "");
-    let mut client = AcpClient::start(&composition);
-    let session = client.new_session(&composition);
-    assert_eq!(client.prompt(&session, "look"), "max_tokens");
-    assert_eq!(client.prompt(&session, "go on"), "end_turn");
-    drop(client);
-    assert_pruned(&composition, &provider, &session);
+    let mut client = AcpClient::start(composition.command(&["acp"])).unwrap();
+    client.call("initialize", &json!({ "protocolVersion": 1, "clientCapabilities": {} })).unwrap();
+    let made = client.call("session/new", &json!({ "cwd": composition.home(), "mcpServers": [] })).unwrap();
+    let session = made["sessionId"].as_str().unwrap();
+    for (prompt, stop) in [("look", "max_tokens"), ("go on", "end_turn")] {
+        let params = json!({ "sessionId": session, "prompt": [{ "type": "text", "text": prompt }] });
+        assert_eq!(client.call("session/prompt", &params).unwrap()["stopReason"], stop);
+    }
+    client.close().unwrap();
+    assert_pruned(&composition, &provider, session);
 }
 
 #[test]

@@ -3,8 +3,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "what fails here fails a test")]
 
 mod continuation;
+mod killing;
 mod loading;
 mod providers;
 mod replaying;
+mod scenarios;
 mod tools;
 mod usage;

@@ -10,10 +10,16 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "what fails here fails the test that called it")]
 
-mod acp;
 mod conversation;
 mod process;
 mod provider;
+
+pub mod acp;
+pub mod difference;
+pub mod killing;
+pub mod log;
+pub mod scenario;
+pub mod stage;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

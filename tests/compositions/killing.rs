@@ -1,0 +1,27 @@
+//! `kill -9` at any moment of a turn loses nothing that was acknowledged, and the session goes on. The long version of
+//! this is `cargo run -p dsh-tests --example kill -- 300`.
+
+use std::thread;
+
+use dsh_tests::killing::{Bench, Figures};
+
+/// Each bench kills with moments of its own; they mostly wait, so that two take no longer than one.
+const SEEDS: [u64; 2] = [9, 10];
+const KILLS: usize = 13;
+
+#[test]
+fn a_turn_that_is_killed_at_any_moment_goes_on_in_another_process() {
+    thread::scope(|scope| {
+        for seed in SEEDS {
+            scope.spawn(move || {
+                let mut bench = Bench::new(seed);
+                let mut figures = Figures::default();
+                for _ in 0..KILLS {
+                    figures.add(&bench.trial());
+                }
+                // Otherwise the moments were not spread, and the trials have shown nothing.
+                assert!(figures.partial >= 2 && figures.acknowledged > 100, "seed {seed}: {figures}");
+            });
+        }
+    });
+}

@@ -1,0 +1,25 @@
+//! Kills turns with SIGKILL at random moments and prints where the kills fell. The first that leaves anything but
+//! what is promised ends it with a message.
+//!
+//! ```text
+//! cargo run -p dsh-tests --example kill -- [COUNT [SEED]]
+//! ```
+
+use std::error::Error;
+
+use dsh_tests::killing::{Bench, Figures};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let numbers: Vec<u64> = std::env::args().skip(1).map(|argument| argument.parse()).collect::<Result<_, _>>()?;
+    let (count, seed) = (numbers.first().copied().unwrap_or(300), numbers.get(1).copied().unwrap_or(1));
+    let mut bench = Bench::new(seed);
+    let mut figures = Figures::default();
+    for done in 1..=count {
+        figures.add(&bench.trial());
+        if done % 25 == 0 {
+            eprintln!("{done} of {count}");
+        }
+    }
+    println!("{figures}");
+    Ok(())
+}
