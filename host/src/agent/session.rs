@@ -114,6 +114,13 @@ impl Session {
         &self.id
     }
 
+    /// The model of the next request, as `provider/model`: the one of the options, else the session's last, else the
+    /// agent's.
+    #[must_use]
+    pub fn model(&self) -> Option<String> {
+        self.model.clone().or_else(|| self.agent().model)
+    }
+
     /// The history so far.
     #[must_use]
     pub fn messages(&self) -> Vec<Message> {
@@ -126,7 +133,7 @@ impl Session {
 
     /// The route that the next request goes to.
     pub(super) fn target(&self) -> Result<(Arc<Route>, Target), Failure> {
-        match self.model.clone().or_else(|| self.agent().model) {
+        match self.model() {
             Some(model) => self.composition.registry.resolve(&model),
             None => Err(Failure::new(
                 FailureCode::UnknownModel,

@@ -65,6 +65,7 @@ pub(super) fn run(context: &Context, args: RunArgs) -> Result<ExitCode, CommandE
             Some(reference) => Session::resume(Arc::clone(&composition), reference, options, sink).await,
         };
         let mut session = opened.map_err(|e| open_error(&e))?;
+        check_model(&composition, session.model().as_deref())?;
         let cancel = CancellationToken::new();
         cancel_on_signal(cancel.clone());
         let end = session.prompt(vec![Block::Text(args.prompt)], &cancel).await;
