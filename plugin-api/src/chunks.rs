@@ -170,6 +170,15 @@ impl Chunks {
         }
     }
 
+    /// Says that an HTTP body is over `ms` milliseconds from now at the latest, for a wire whose last word may be
+    /// followed by more, or by nothing on an open connection. The host then calls `finish` with
+    /// [`StreamEnd::Complete`](crate::StreamEnd::Complete). The first call counts.
+    pub fn end_within(&mut self, ms: u32) {
+        if !self.finished {
+            self.batch.push(RecKind::Wait, ms, &[]);
+        }
+    }
+
     /// Sets the token counts. The last call before the finish wins.
     pub const fn usage(&mut self, usage: Usage) {
         self.usage = Some(usage);

@@ -38,6 +38,8 @@ pub struct ResponseStream {
     target: Target,
     state: State,
     clocks: Clocks,
+    /// When the body is over, as its decoder has announced.
+    over_at: Option<Instant>,
     /// Chunks that the reader has not taken yet.
     due: VecDeque<Chunk>,
     /// Status of the response and the wait that its headers ask for.
@@ -111,6 +113,7 @@ impl ResponseStream {
             target: prepared.target.clone(),
             state: State::Over,
             clocks: Clocks::new(config),
+            over_at: None,
             due: VecDeque::new(),
             status: None,
             retry_after_ms: None,
@@ -212,6 +215,7 @@ impl ResponseStream {
 
     async fn await_bytes(&mut self) {
         let (deadline, limit) = self.clocks.next_limit();
+        let deadline = self.over_at.map_or(deadline, |over_at| over_at.min(deadline));
         let is_refusal = self.is_refusal();
         let State::Receiving { body, decoder, received } = &mut self.state else { return };
         let end = match timeout_at(deadline, body.chunk()).await {
@@ -223,7 +227,7 @@ impl ResponseStream {
                 let is_full = bytes.len() == room;
                 let items = decoder.feed(bytes);
                 self.take(items);
-                if is_full {
+                if is_full || self.is_over() {
                     StreamEnd::Complete
                 } else if self.due.is_empty() && Instant::now() >= self.clocks.next_progress_limit() {
                     // A flood never lets the timer above run out.
@@ -234,10 +238,16 @@ impl ResponseStream {
             }
             Ok(Ok(None)) => StreamEnd::Complete,
             Ok(Err(error)) => StreamEnd::Cut(chain(&error)),
+            Err(_) if self.is_over() => StreamEnd::Complete,
             Err(_) => self.timed_out(limit),
         };
         // The status of a refusal is known; a body that breaks off does not make it another failure.
         self.end(if is_refusal { &StreamEnd::Complete } else { &end });
+    }
+
+    /// True once the time has come that the decoder announced as the end of the body.
+    fn is_over(&self) -> bool {
+        self.over_at.is_some_and(|over_at| Instant::now() >= over_at)
     }
 
     fn timed_out(&self, limit: Limit) -> StreamEnd {
@@ -334,7 +344,9 @@ impl ResponseStream {
             match item {
                 Item::Chunk(Chunk::Finish { reason, replay_state }) => return self.finish(reason, replay_state),
                 Item::Chunk(chunk) => self.due.push_back(chunk),
-                Item::Wait(_) => {}
+                Item::Wait(ms) => {
+                    self.over_at.get_or_insert_with(|| Instant::now() + Duration::from_millis(u64::from(ms)));
+                }
                 Item::Malformed(text) => {
                     let message = format!("the adapter `{}` broke its interface: {text}", self.route.adapter);
                     return self.fail(Failure::new(FailureCode::Protocol, message));

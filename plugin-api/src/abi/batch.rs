@@ -28,7 +28,8 @@ pub enum RecKind {
     Usage = 7,
     /// Bytes: JSON of the finish chunk.
     Finish = 8,
-    /// Polled exchanges: come back after `index` milliseconds.
+    /// Polled exchanges: come back after `index` milliseconds. HTTP exchanges: the body is over, unless the decoder
+    /// finishes, `index` milliseconds from now; the first such record counts.
     Wait = 9,
 }
 
@@ -88,7 +89,7 @@ impl Batch {
 pub enum Item {
     /// A chunk of the response.
     Chunk(Chunk),
-    /// Poll again after this many milliseconds.
+    /// Poll again, or end the body, after this many milliseconds; see [`RecKind::Wait`].
     Wait(u32),
     /// A record that does not hold what its kind says; the text names it.
     Malformed(String),

@@ -164,6 +164,10 @@ impl Ended {
     }
 }
 
+/// How long usage or `[DONE]` is waited for after the finish reason. Some servers send neither and keep the connection
+/// open.
+const USAGE_PATIENCE_MS: u32 = 3_000;
+
 #[derive(Debug)]
 struct Answer {
     head: HeadFacts,
@@ -257,6 +261,8 @@ impl Answer {
             let known = !matches!(self.ended, Some(Ended::Unknown(_)));
             if known && (self.usage_at_end || !self.asks_usage) {
                 self.conclude(out);
+            } else if known {
+                out.end_within(USAGE_PATIENCE_MS);
             }
         }
     }

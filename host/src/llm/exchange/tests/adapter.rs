@@ -1,7 +1,7 @@
 //! An adapter with a wire of lines, which does what no well-behaved adapter does when a line says so.
 //!
-//! `+TEXT` is a delta, `.` the end, `!CODE TEXT` a failure, `#` a comment, `?` a malformed record, `*` a finish with
-//! more after it.
+//! `+TEXT` is a delta, `.` the end, `~MS` announces the end of the body, `!CODE TEXT` a failure, `#` a comment, `?` a
+//! malformed record, `*` a finish with more after it.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -93,6 +93,7 @@ impl StreamHandle for LineDecoder {
             let line = String::from_utf8(std::mem::take(&mut self.line)).unwrap();
             match line.split_at_checked(1).unwrap_or_default() {
                 ("+", text) => items.push(delta(text)),
+                ("~", ms) => items.push(Item::Wait(ms.parse().unwrap())),
                 (".", _) => items.push(finish(FinishReason::Stop)),
                 ("!", rest) => {
                     let (code, text) = rest.split_once(' ').unwrap();

@@ -44,6 +44,18 @@ async fn bytes_without_progress_do_not_hide_a_stall() {
 }
 
 #[tokio::test]
+async fn the_end_that_a_decoder_announces_ends_the_body_as_complete() {
+    let lines = || Lines { at_end: vec![finish(FinishReason::Stop)], ..Lines::default() };
+    for (name, then) in
+        [("silence", Step::Hold), ("keep-alives", Step::Repeat(20, "#\n")), ("a flood", Step::Repeat(0, "#\n"))]
+    {
+        let (got, saw, _server) = against(PATIENT, vec![ok(), send("+a\n~300\n~900000\n"), then], lines()).await;
+        assert_eq!((got.text.as_str(), got.reason), ("a", FinishReason::Stop), "{name}");
+        assert_eq!(saw.lock().unwrap().ends, [StreamEnd::Complete], "{name}");
+    }
+}
+
+#[tokio::test]
 async fn progress_restarts_both_clocks() {
     let config = Transport { idle_timeout_ms: 1_200, progress_timeout_ms: 1_200, ..PATIENT };
     let mut script = vec![ok()];

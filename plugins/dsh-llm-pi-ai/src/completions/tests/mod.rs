@@ -81,7 +81,8 @@ fn decode_as(head: (u16, &[(&str, &str)]), body: &[u8], split: usize, end: &Stre
     let mut take = |out: &mut Chunks| {
         reader.read(&out.take_batch(), |item| match item {
             Item::Chunk(chunk) => chunks.push(chunk),
-            other => panic!("{other:?}"),
+            Item::Wait(_) => {}
+            Item::Malformed(text) => panic!("{text}"),
         });
     };
     for piece in body.chunks(split.max(1)) {
