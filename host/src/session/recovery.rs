@@ -331,7 +331,11 @@ mod tests {
             (vec![text(0, "x"), end(0, Block::Text("y".into()))], &PARTIAL, Some(r#"[{"type":"text","text":"y"}]"#)),
             // The end of the response changes nothing while its message is missing.
             (
-                vec![text(0, "a"), chunk(Chunk::Finish { reason: FinishReason::Stop, replay_state: None })],
+                vec![
+                    text(0, "a"),
+                    end(1, call("c")),
+                    chunk(Chunk::Finish { reason: FinishReason::ToolCalls, replay_state: None }),
+                ],
                 &PARTIAL,
                 Some(r#"[{"type":"text","text":"a"}]"#),
             ),
@@ -366,11 +370,35 @@ mod tests {
     }
 
     #[test]
+    fn a_partial_answer_is_of_the_model_that_was_asked_last() {
+        let context = NewEvent::new(kind::REQUEST_CONTEXT, &json!({"provider": "q", "model": "n"}));
+        let header = begin().remove(3);
+        for (asked, maker) in [
+            (vec![context.clone()], Some(("q", "n"))),
+            (vec![header.clone(), context.clone()], Some(("q", "n"))),
+            (vec![context, header], Some(("p", "m"))),
+            (vec![], None),
+        ] {
+            let events = log([vec![NewEvent::turn_start(1)], asked, vec![text(0, "a")]].concat());
+            let recovered: Vec<Event> = log(recovery(&events));
+            let Source::Model { provider, model, .. } = &history(&recovered)[0].message.source else {
+                assert_eq!(maker, None);
+                continue;
+            };
+            assert_eq!(Some((provider.as_str(), model.as_str())), maker);
+        }
+    }
+
+    #[test]
     fn every_call_without_result_gets_an_error_result() {
         let calls = vec![call("c1"), call("c2"), call("c1")];
-        let (kinds, partial) = recovered(vec![answer(calls), result("c1")]);
+        let (kinds, partial) = recovered(vec![answer(calls.clone()), result("c1")]);
         assert_eq!(kinds, [kind::TOOL_RESULT, kind::TOOL_RESULT, kind::STEP_END, kind::TURN_END]);
         assert_eq!(partial, None);
+        let events = log([begin(), vec![answer(calls), result("c2"), result("c1"), result("c9")]].concat());
+        let added = recovery(&events);
+        assert_eq!(added.len(), 3);
+        assert!(added[0].data.get().contains(r#""callId":"c1""#), "{}", added[0].data);
         let events = log([begin(), vec![answer(vec![call("c2")])]].concat());
         let data = &recovery(&events)[0].data;
         for part in [r#""isError":true"#, r#""callId":"c2""#, "may or may not have taken effect", "INTERRUPTED"] {

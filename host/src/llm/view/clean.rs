@@ -35,8 +35,8 @@ impl Item {
 
     /// True when the message itself, apart from results, is part of the request.
     pub fn speaks(&self) -> bool {
+        // A failed attempt has no block left.
         match (self.message.role, self.fate) {
-            (_, Fate::FailedAttempt) => false,
             // Reasoning does not go out without its metadata.
             (Role::Assistant, Fate::Foreign) => {
                 self.message.content.iter().any(|block| !matches!(block, Block::Reasoning(_)))
