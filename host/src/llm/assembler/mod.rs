@@ -1,11 +1,11 @@
 //! Makes content blocks of chunks, and takes the one keep/drop decision.
 //!
 //! The terminal finish chunk may carry an envelope with one entry per block that the stream started. A block and its
-//! entry become one value ([`Emitted`]) before anything is dropped, so a dropped block takes its entry with it,
+//! entry become one value (`Emitted`) before anything is dropped, so a dropped block takes its entry with it,
 //! whatever the reason: metadata of a kept message is aligned with its content by construction.
 //!
-//! Blocks are dropped in exactly one place, [`BlockAssembler::assemble_with`], by the reason that a drop rule gives;
-//! [`standard_rule`] is the one in use. The assembler knows nothing of adapters or files.
+//! Blocks are dropped in exactly one place, `BlockAssembler::assemble_with`, by the reason that a drop rule gives;
+//! `standard_rule` is the one in use. The assembler knows nothing of adapters or files.
 
 #[cfg(test)]
 mod tests;

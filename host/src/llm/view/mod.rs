@@ -11,7 +11,7 @@
 //! Metadata stays aligned: where a block leaves a message that goes out native, its entry leaves the request's copy of
 //! the envelope with it. Messages that go out foreign lose the copy altogether.
 //!
-//! In order: [`clean`] looks at the blocks of each message, [`pair`] joins calls and results and gives ids, [`emit`]
+//! In order: `clean` looks at the blocks of each message, `pair` joins calls and results and gives ids, `emit`
 //! writes the messages down.
 
 mod clean;
