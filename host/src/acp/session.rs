@@ -82,6 +82,8 @@ pub(super) struct Actor<S> {
     updates: UnboundedReceiver<Update>,
     outbox: Outbox,
     translator: Translator,
+    /// The session's log could not be written: the session is closed, and has to be loaded again.
+    lost: bool,
 }
 
 /// Gives the session back with the result of its prompt.
@@ -120,15 +122,16 @@ impl<S: Conversation> Actor<S> {
     ) -> Self {
         // A session that was opened again goes on with the call ids of its past.
         let (_, translator) = replay(&session.messages());
-        Self { session: Some(session), turn: None, commands, updates, outbox, translator }
+        Self { session: Some(session), turn: None, commands, updates, outbox, translator, lost: false }
     }
 
     /// Serves the session until `shutdown`; then the running turn is cancelled, and the task ends with it, its work
-    /// durable and the log's lock released.
+    /// durable and the log's lock released. It also ends, once its answers are out, when the log cannot be written: a
+    /// client that loads the session again gets what is durable, as soon as the log can be opened.
     pub(super) async fn run(mut self, shutdown: CancellationToken) {
         let mut batch = Vec::new();
         let mut closing = false;
-        while !(closing && self.turn.is_none() && self.outbox.is_empty()) {
+        while !((closing || self.lost) && self.turn.is_none() && self.outbox.is_empty()) {
             tokio::select! {
                 biased;
                 () = shutdown.cancelled(), if !closing => {
@@ -155,6 +158,7 @@ impl<S: Conversation> Actor<S> {
     fn command(&mut self, command: Command, closing: bool) {
         match command {
             command if closing => command.refuse(convert::not_now("the agent is shutting down")),
+            command if self.lost => command.refuse(convert::not_now("the session was closed; load it again")),
             Command::Load(responder) => self.load(responder),
             Command::Prompt { content, responder } => self.prompt(content, responder),
             Command::Cancel => self.cancel(),
@@ -239,7 +243,14 @@ impl<S: Conversation> Actor<S> {
         while let Ok(update) = self.updates.try_recv() {
             self.show(update, closing);
         }
-        self.session = Some(session);
+        if matches!(result, Err(AgentError::Store(_))) {
+            // Before the answer is out: whoever loads the session then finds it free.
+            drop(session);
+            self.commands.close();
+            self.lost = true;
+        } else {
+            self.session = Some(session);
+        }
         if let Some(responder) = self.turn.take().and_then(|turn| turn.responder) {
             let answer = convert::turn_end(result);
             self.outbox.answer(Box::new(move || responder.respond_with_result(answer)));

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::ServeError;
 use super::backend::{Backend, Conversation, OpenError};
 use crate::agent::{AgentError, TurnEnd, TurnReason, Update, UpdateSink};
+use crate::store::StoreError;
 
 /// Sessions that were closed or lie in the store, with their messages.
 #[derive(Clone, Default)]
@@ -111,6 +112,7 @@ impl Conversation for FakeSession {
                 self.result();
                 TurnReason::Aborted
             }
+            ("full", _) => return Err(AgentError::Store(StoreError::WriterStopped("s.jsonl".into()))),
             ("stuck", _) => {
                 self.fake.release.notified().await;
                 TurnReason::Completed
@@ -480,6 +482,19 @@ async fn a_slow_client_gets_the_same_text_in_fewer_pieces() {
     assert_eq!(text.iter().map(|(_, text)| text.len()).sum::<usize>(), DELTAS * 100);
     let last = [("tool_call", "in_progress"), ("tool_call_update", "failed"), ("agent_message_chunk", "end")];
     assert_eq!(rest, pairs(&last));
+}
+
+#[tokio::test]
+async fn a_session_whose_log_cannot_be_written_is_closed_and_can_be_loaded_again() {
+    let mut peer = Peer::with_session().await;
+    let id = peer.prompt("full").await;
+    assert_eq!(peer.answer(id).await["error"]["code"], -32603);
+    let id = peer.prompt("say lost").await;
+    assert_eq!(peer.answer(id).await["error"]["code"], -32002);
+    let loaded = peer.call("session/load", json!({ "sessionId": "s", "cwd": "/s", "mcpServers": [] })).await;
+    assert!(loaded["error"].is_null(), "{loaded}");
+    let id = peer.prompt("say on").await;
+    assert_eq!(stop_reason(&peer.answer(id).await), "end_turn");
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use comfy_table::{ContentArrangement, Table, presets};
 use dsh_plugin_api::json;
 use serde::Serialize;
 
-use super::output::{clip, plain};
+use super::output::{clip, plain, table};
 use super::{CommandError, Context};
 use crate::session::line;
 use crate::store::{Listed, Log, Problem, Store, StoreError};
@@ -132,21 +132,22 @@ fn list(store: &Store, json: bool, out: &mut impl Write) -> Done {
         writeln!(out, "no sessions in {}", store.dir().display())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let mut table = Table::new();
-    if io::stdout().is_terminal() {
-        table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
-    } else {
-        table.load_style(presets::NOTHING);
-    }
-    table.set_header(["ID", "CREATED (UTC)", "MESSAGES", "TITLE"]);
-    for session in &sessions {
+    let header = ["ID", "CREATED (UTC)", "MESSAGES", "TITLE"];
+    let rows = sessions.iter().map(|session| {
         let (messages, title) = match &session.messages {
             Ok(messages) => (messages.to_string(), session.title.as_deref().map(plain).unwrap_or_default()),
             Err(error) => ("-".to_owned(), format!("cannot be read: {error}")),
         };
-        table.add_row([plain(&session.id), transcript::utc(session.created_at), messages, title]);
+        [plain(&session.id), transcript::utc(session.created_at), messages, title]
+    });
+    if io::stdout().is_terminal() {
+        let mut table = Table::new();
+        table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
+        table.set_header(header).add_rows(rows);
+        writeln!(out, "{table}")?;
+    } else {
+        out.write_all(table(header, rows).as_bytes())?;
     }
-    writeln!(out, "{table}")?;
     Ok(ExitCode::SUCCESS)
 }
 
