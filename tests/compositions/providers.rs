@@ -152,7 +152,7 @@ fn a_provider_that_fails_gives_a_failed_turn_that_says_so_and_the_session_goes_o
         let retries = failed.of_kind("llm/retry");
         assert_eq!(retries.len(), usize::from(retried), "{name}: {outcome}");
         assert!(retries.iter().all(|retry| retry["failure"]["code"] == code), "{name}: {retries:?}");
-        assert_eq!(failed.of_kind("turn/end")[0]["reason"]["failure"]["code"], code, "{name}");
+        assert_eq!(failed.of_kind("turn/end")[0]["reason"]["error"]["code"], code, "{name}");
 
         let kept = failed.of_kind("assistant/message");
         assert_eq!(kept.len(), usize::from(partial), "{name}: {outcome}");
