@@ -2,4 +2,5 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "what fails here fails a test")]
 
+mod hostile;
 mod loading;

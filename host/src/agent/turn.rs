@@ -199,14 +199,35 @@ impl Session {
     }
 }
 
+/// Counts come from the provider and may be anything; a sum that does not fit stays at the greatest number.
 fn add_usage(total: &mut Usage, more: &Usage) {
     let sum = |a: Option<u64>, b: Option<u64>| match (a, b) {
         (None, None) => None,
-        (a, b) => Some(a.unwrap_or(0) + b.unwrap_or(0)),
+        (a, b) => Some(a.unwrap_or(0).saturating_add(b.unwrap_or(0))),
     };
-    total.input_tokens += more.input_tokens;
-    total.output_tokens += more.output_tokens;
+    total.input_tokens = total.input_tokens.saturating_add(more.input_tokens);
+    total.output_tokens = total.output_tokens.saturating_add(more.output_tokens);
     total.cache_read_tokens = sum(total.cache_read_tokens, more.cache_read_tokens);
     total.cache_write_tokens = sum(total.cache_write_tokens, more.cache_write_tokens);
     total.reasoning_tokens = sum(total.reasoning_tokens, more.reasoning_tokens);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_that_no_sum_can_hold_stay_at_the_greatest_number() {
+        let huge = Usage {
+            input_tokens: u64::MAX,
+            output_tokens: u64::MAX - 1,
+            cache_read_tokens: Some(u64::MAX),
+            ..Usage::default()
+        };
+        let mut total = Usage::default();
+        for _ in 0..2 {
+            add_usage(&mut total, &huge);
+        }
+        assert_eq!(total, Usage { output_tokens: u64::MAX, ..huge });
+    }
 }

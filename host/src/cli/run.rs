@@ -10,6 +10,7 @@ use dsh_plugin_api::vocab::{Block, Failure, FailureCode};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
+use super::sessions::transcript::plain;
 use super::{CommandError, Context};
 use crate::agent::{AgentError, Composition, Session, SessionOptions, TurnEnd, TurnReason, Update, UpdateSink};
 use crate::llm::credential;
@@ -153,11 +154,13 @@ struct Output {
     json: bool,
     /// Whether the last text ended a line; decides where stderr lines may go without tearing the answer.
     at_line_start: Mutex<bool>,
+    /// Why stdout did not take everything; the first reason.
+    unwritten: Mutex<Option<std::io::Error>>,
 }
 
 impl Output {
     fn new(json: bool) -> Self {
-        Self { json, at_line_start: Mutex::new(true) }
+        Self { json, at_line_start: Mutex::new(true), unwritten: Mutex::new(None) }
     }
 
     fn take(&self, update: Update) {
@@ -172,7 +175,9 @@ impl Output {
                     *self.line_start() = last == '\n';
                 }
             }
-            Update::ToolCall { name, arguments, .. } => self.note(&format!("· {name} {}", one_line(&arguments))),
+            Update::ToolCall { name, arguments, .. } => {
+                self.note(&format!("· {} {}", one_line(&name), one_line(&arguments)));
+            }
             Update::ToolResult { content, is_error: true, .. } => {
                 let text = content.iter().map(|block| if let Block::Text(text) = block { text.as_str() } else { "" });
                 self.note(&format!("· failed: {}", one_line(&text.collect::<String>())));
@@ -198,10 +203,14 @@ impl Output {
         self.at_line_start.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A reader that went away is no reason to stop a turn.
+    /// A reader that went away is no reason to stop a turn. Another failure is told at its end.
     fn write(&self, text: &str) {
         let mut out = std::io::stdout().lock();
-        let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+        if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush())
+            && error.kind() != std::io::ErrorKind::BrokenPipe
+        {
+            self.unwritten.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        }
     }
 
     /// A line for the person on stderr.
@@ -211,11 +220,13 @@ impl Output {
             eprintln!();
             *at_line_start = true;
         }
-        eprintln!("dsh: {text}");
+        // Names and messages come from models and providers: nothing of theirs may steer a terminal.
+        eprintln!("dsh: {}", plain(text));
     }
 
     /// Prints the end of the turn and says how the process ends.
     fn finish(&self, session: &str, end: Result<TurnEnd, AgentError>) -> ExitCode {
+        let unlogged = matches!(&end, Err(AgentError::Store(_)));
         let end = end.unwrap_or_else(|error| {
             let failure = match error {
                 AgentError::Failure(failure) => failure,
@@ -251,9 +262,16 @@ impl Output {
                 TurnReason::Aborted => self.note(&format!("stopped; {again}")),
                 TurnReason::Error { failure } => {
                     self.note(&format!("the turn failed: {}: {}", failure.code, failure.message));
-                    self.note(&format!("nothing is lost; {again}"));
+                    match unlogged {
+                        true => self.note(&format!("what came after the last checkpoint is not in the log; {again}")),
+                        false => self.note(&format!("nothing is lost; {again}")),
+                    }
                 }
             }
+        }
+        if let Some(error) = self.unwritten.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            self.note(&format!("stdout cannot be written ({error}); the answer is in session {session}"));
+            return ExitCode::FAILURE;
         }
         match end.reason {
             TurnReason::Completed | TurnReason::MaxTokens | TurnReason::MaxSteps => ExitCode::SUCCESS,

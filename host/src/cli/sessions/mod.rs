@@ -1,6 +1,6 @@
 //! `dsh sessions`: look into recorded sessions. Needs no valid manifest and loads no adapter.
 
-mod transcript;
+pub(super) mod transcript;
 
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;

@@ -140,7 +140,7 @@ fn shown(text: &str) -> String {
 }
 
 /// Text on one line, without control characters.
-pub(super) fn plain(text: &str) -> String {
+pub(in crate::cli) fn plain(text: &str) -> String {
     shown(text).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
