@@ -2,7 +2,7 @@
 //! drift apart: an entry belongs to a block from the moment the block is closed, and the envelope is put together
 //! from the blocks themselves.
 
-use crate::abi::{Batch, RecKind};
+use crate::abi::{Batch, RecKind, over_long};
 use crate::json::{Raw, raw};
 use crate::vocab::{Block, BlockType, Failure, FailureCode, FinishReason, ReplayEnvelope, Usage};
 
@@ -55,6 +55,7 @@ impl Chunks {
     }
 
     fn start(&mut self, kind: BlockType, id: &str, name: &str) -> Slot {
+        self.check_call(id, name);
         let slot = Slot(self.blocks.len() as u32);
         if !self.finished {
             self.batch.push(RecKind::BlockStart, slot.0, kind.name().as_bytes());
@@ -71,6 +72,13 @@ impl Chunks {
         slot
     }
 
+    /// Fails the response for an id or name beyond [`crate::abi::LONGEST_CALL_HEAD`].
+    fn check_call(&mut self, id: &str, name: &str) {
+        if let Some(what) = over_long(id, name) {
+            self.fail(Failure::new(FailureCode::Protocol, format!("the provider broke its wire: {what}")), None);
+        }
+    }
+
     fn open(&mut self, slot: Slot) -> Option<&mut OpenBlock> {
         if self.finished {
             return None;
@@ -80,6 +88,7 @@ impl Chunks {
 
     /// Gives a tool call its id or name once they are known. Empty strings change nothing.
     pub fn set_call(&mut self, slot: Slot, id: &str, name: &str) {
+        self.check_call(id, name);
         if let Some(block) = self.open(slot) {
             if !id.is_empty() {
                 id.clone_into(&mut block.id);

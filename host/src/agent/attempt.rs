@@ -17,6 +17,25 @@ use crate::llm::retry;
 use crate::llm::view::{RequestInput, is_blank};
 use crate::session::event::{LlmRetry, NewEvent};
 
+/// How far a stream may run ahead of its log, in bytes of memory. A provider that sends faster than the disk takes is
+/// slowed down: its bytes wait in the connection, not in memory, and a cancelled turn has little left to write.
+const AHEAD_OF_LOG: usize = 1 << 20;
+
+/// About what a chunk takes while it waits to be written.
+fn chunk_cost(chunk: &Chunk) -> usize {
+    const EVENT: usize = 256;
+    EVENT
+        + match chunk {
+            Chunk::TextDelta { text, .. } | Chunk::ReasoningDelta { text, .. } => text.len(),
+            Chunk::ToolCallDelta { id, name, arguments_delta, .. } => {
+                id.len() + name.as_ref().map_or(0, String::len) + arguments_delta.len()
+            }
+            Chunk::BlockEnd { block: Block::Text(text) | Block::Reasoning(text), .. } => text.len(),
+            Chunk::BlockEnd { block: Block::ToolCall { arguments, .. }, .. } => arguments.len(),
+            Chunk::BlockEnd { .. } | Chunk::BlockStart { .. } | Chunk::Usage { .. } | Chunk::Finish { .. } => 0,
+        }
+}
+
 /// How a request ended.
 pub(super) enum StepOutcome {
     /// With an answer: `stop`, `tool-calls` or `max-tokens`.
@@ -147,7 +166,16 @@ impl Session {
         let mut stream = self.composition.client.open(prepared);
         let mut assembler = BlockAssembler::new();
         let mut shown = false;
+        let mut unsettled = 0;
         loop {
+            if unsettled >= AHEAD_OF_LOG {
+                unsettled = 0;
+                tokio::select! {
+                    () = turn.cancel.cancelled() => {}
+                    // An error is that of the next checkpoint as well, which ends the turn.
+                    _ = self.writer.checkpoint() => {}
+                }
+            }
             let chunk = tokio::select! {
                 biased;
                 () = turn.cancel.cancelled() => {
@@ -159,7 +187,10 @@ impl Session {
                 chunk = stream.next() => chunk,
             };
             match chunk {
-                Some(chunk) => self.take_chunk(turn, &mut assembler, &mut shown, chunk),
+                Some(chunk) => {
+                    unsettled += chunk_cost(&chunk);
+                    self.take_chunk(turn, &mut assembler, &mut shown, chunk);
+                }
                 None => break,
             }
         }

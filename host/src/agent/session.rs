@@ -208,6 +208,9 @@ pub fn refused_routes(events: &[Event]) -> HashSet<String> {
     Past::of(events).foreign_routes
 }
 
+/// A turn number from here on is damage: nobody counts that far, and JavaScript could not read what follows it.
+const GREATEST_TURN: u64 = 1 << 52;
+
 /// What a log says beyond its messages.
 #[derive(Default)]
 struct Past {
@@ -232,7 +235,10 @@ impl Past {
         // An event of another writer may hold anything; what cannot be read says nothing.
         let data = || json::from_str::<Object>(event.data.get()).unwrap_or_default();
         match event.kind.as_str() {
-            kind::TURN_START => self.turn = self.turn.max(data().take_as("turn").unwrap_or(0)),
+            kind::TURN_START => {
+                let turn = data().take_as("turn").filter(|turn| *turn < GREATEST_TURN);
+                self.turn = self.turn.max(turn.unwrap_or(0));
+            }
             kind::SESSION_TITLE => self.titled = true,
             kind::REQUEST_HEADER => {
                 self.header = data().take("header");

@@ -27,6 +27,9 @@ use crate::manifest::Transport;
 
 /// What a decoder gets of the body of a refusal, in bytes. Nobody explains an error at greater length.
 const ERROR_BODY_LIMIT: usize = 1 << 20;
+/// What a decoder gets of an answer, in bytes after decompression. The longest answers of today's models have some ten
+/// megabytes of events; a body without end, or a small one that unpacks to a huge one, must not fill memory and disk.
+const ANSWER_LIMIT: usize = 256 << 20;
 /// How long the body of a refusal is waited for; its status says enough.
 const ERROR_BODY_PATIENCE: Duration = Duration::from_secs(10);
 /// Pause before a decoder is polled again that had nothing and named no time.
@@ -45,6 +48,8 @@ pub struct ResponseStream {
     /// Status of the response and the wait that its headers ask for.
     status: Option<u16>,
     retry_after_ms: Option<u64>,
+    /// [`ANSWER_LIMIT`].
+    answer_limit: usize,
     peer: String,
     secrets: Vec<(String, Secret)>,
 }
@@ -117,6 +122,7 @@ impl ResponseStream {
             due: VecDeque::new(),
             status: None,
             retry_after_ms: None,
+            answer_limit: ANSWER_LIMIT,
             peer: String::new(),
             secrets: Vec::new(),
         };
@@ -217,18 +223,21 @@ impl ResponseStream {
         let (deadline, limit) = self.clocks.next_limit();
         let deadline = self.over_at.map_or(deadline, |over_at| over_at.min(deadline));
         let is_refusal = self.is_refusal();
+        let limit_of_body = if is_refusal { ERROR_BODY_LIMIT } else { self.answer_limit };
         let State::Receiving { body, decoder, received } = &mut self.state else { return };
         let end = match timeout_at(deadline, body.chunk()).await {
             Ok(Ok(Some(bytes))) => {
                 self.clocks.saw_bytes();
-                let room = if is_refusal { ERROR_BODY_LIMIT - *received } else { usize::MAX };
+                let room = limit_of_body - *received;
                 let bytes = &bytes[..bytes.len().min(room)];
-                *received = received.saturating_add(bytes.len());
+                *received += bytes.len();
                 let is_full = bytes.len() == room;
                 let items = decoder.feed(bytes);
                 self.take(items);
-                if is_full || self.is_over() {
+                if (is_full && is_refusal) || self.is_over() {
                     StreamEnd::Complete
+                } else if is_full && !matches!(self.state, State::Over) {
+                    return self.overflow();
                 } else if self.due.is_empty() && Instant::now() >= self.clocks.next_progress_limit() {
                     // A flood never lets the timer above run out.
                     self.timed_out(Limit::Progress)
@@ -248,6 +257,17 @@ impl ResponseStream {
     /// True once the time has come that the decoder announced as the end of the body.
     fn is_over(&self) -> bool {
         self.over_at.is_some_and(|over_at| Instant::now() >= over_at)
+    }
+
+    /// The answer has reached its limit. What came is kept; asking again would bring the same flood.
+    fn overflow(&mut self) {
+        let message =
+            format!("{} sent more than {} bytes in one answer; the rest was not read", self.peer, self.answer_limit);
+        self.end(&StreamEnd::Cut(message.clone()));
+        if let Some(Chunk::Finish { reason: FinishReason::Error { failure }, .. }) = self.due.back_mut() {
+            failure.code = FailureCode::Protocol;
+            failure.message = message;
+        }
     }
 
     fn timed_out(&self, limit: Limit) -> StreamEnd {
@@ -367,6 +387,7 @@ impl ResponseStream {
             }
             for (reference, secret) in &self.secrets {
                 failure.message = secret.redact(&failure.message, reference);
+                failure.request_id = failure.request_id.take().map(|id| secret.redact(&id, reference));
             }
         }
         self.due.push_back(Chunk::Finish { reason, replay_state });

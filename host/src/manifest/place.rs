@@ -64,6 +64,14 @@ impl Source {
         self.shown = String::from_utf8_lossy(&bytes).into();
     }
 
+    /// Length in bytes of the line that a byte offset stands in.
+    pub(super) fn line_length(&self, offset: usize) -> usize {
+        let (before, after) = self.text.as_bytes().split_at(offset.min(self.text.len()));
+        let is_end = |byte: &u8| *byte == b'\n';
+        let start = before.iter().rposition(is_end).map_or(0, |at| at + 1);
+        before.len() - start + after.iter().position(is_end).unwrap_or(after.len())
+    }
+
     /// Line and column of a byte offset, both from 1; columns count characters.
     pub(super) fn line_column(&self, offset: usize) -> (usize, usize) {
         let before = &self.text.as_bytes()[..offset.min(self.text.len())];

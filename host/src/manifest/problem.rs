@@ -157,6 +157,12 @@ impl Problem {
         let Some(source) = sources.get(place.file) else {
             return Self::of_file(code, "manifest", message, help.as_deref().unwrap_or_default());
         };
+        let (message, help) = (cut(message), help.map(cut));
+        if source.line_length(place.start) > LONGEST_SHOWN_LINE {
+            let (line, column) = source.line_column(place.start);
+            let problem = Self::of_file(code, &source.name, message, help.as_deref().unwrap_or_default());
+            return problem.at(line, column);
+        }
         let mut labels = vec![LabeledSpan::new_primary_with_span(Some(label), place.start..place.end)];
         let mut elsewhere = Vec::new();
         for (other, label) in also {
@@ -235,6 +241,20 @@ impl Problem {
     }
 }
 
+/// Longest line of a manifest, in bytes, that a report shows with its caret; of a longer one it gives the place alone.
+const LONGEST_SHOWN_LINE: usize = 1000;
+/// Longest message, in characters: it may quote a key or a value.
+const LONGEST_MESSAGE: usize = 1000;
+/// How many problems are told. Each is looked up in the whole source, and nobody reads more at once.
+const TOLD_PROBLEMS: usize = 30;
+
+fn cut(text: String) -> String {
+    match text.char_indices().nth(LONGEST_MESSAGE) {
+        None => text,
+        Some((end, _)) => format!("{}…", &text[..end]),
+    }
+}
+
 fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -282,24 +302,28 @@ impl Diagnostic for Problem {
 #[derive(Debug, Clone)]
 pub struct ManifestError {
     problems: Vec<Problem>,
+    /// How many more there are.
+    untold: usize,
 }
 
 impl ManifestError {
     /// Problems in order of file and place.
     pub(super) fn new(mut findings: Vec<Finding>, sources: &[Source]) -> Self {
         findings.sort_by_key(|finding| finding.place);
-        Self { problems: findings.into_iter().map(|finding| Problem::located(finding, sources)).collect() }
+        let untold = findings.len().saturating_sub(TOLD_PROBLEMS);
+        findings.truncate(TOLD_PROBLEMS);
+        Self { problems: findings.into_iter().map(|finding| Problem::located(finding, sources)).collect(), untold }
     }
 
     pub(super) const fn of(problems: Vec<Problem>) -> Self {
-        Self { problems }
+        Self { problems, untold: 0 }
     }
 
     pub(super) fn into_problems(self) -> Vec<Problem> {
         self.problems
     }
 
-    /// The problems, at least one.
+    /// The problems, at least one; of very many the first.
     #[must_use]
     pub fn problems(&self) -> &[Problem] {
         &self.problems
@@ -313,7 +337,7 @@ impl ManifestError {
         {
             return only.into();
         }
-        Several(self.problems).into()
+        Several { told: self.problems, untold: self.untold }.into()
     }
 }
 
@@ -339,11 +363,18 @@ impl Diagnostic for ManifestError {
 
 /// Heading of a report with more than one problem.
 #[derive(Debug)]
-struct Several(Vec<Problem>);
+struct Several {
+    told: Vec<Problem>,
+    untold: usize,
+}
 
 impl fmt::Display for Several {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the manifest has {} problems", self.0.len())
+        let Self { told, untold } = self;
+        match untold {
+            0 => write!(f, "the manifest has {} problems", told.len()),
+            _ => write!(f, "the manifest has {} problems; the first {} are:", told.len() + untold, told.len()),
+        }
     }
 }
 
@@ -351,6 +382,6 @@ impl std::error::Error for Several {}
 
 impl Diagnostic for Several {
     fn related<'a>(&'a self) -> Option<Box<dyn Iterator<Item = &'a dyn Diagnostic> + 'a>> {
-        Some(Box::new(self.0.iter().map(|problem| problem as &dyn Diagnostic)))
+        Some(Box::new(self.told.iter().map(|problem| problem as &dyn Diagnostic)))
     }
 }

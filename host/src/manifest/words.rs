@@ -2,6 +2,10 @@
 
 /// The nearest of some words, when one is near enough to be meant.
 pub(super) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    // No word that is meant is so long, and the distance takes the product of both lengths.
+    if word.len() > 100 {
+        return None;
+    }
     let word = word.to_lowercase().replace('-', "_");
     candidates
         .into_iter()

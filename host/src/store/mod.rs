@@ -138,6 +138,10 @@ impl Store {
     pub fn open(&self, reference: &str, on_durable: OnDurable) -> Result<(Log, Writer), StoreError> {
         let path = self.resolve(reference)?;
         let path = path.canonicalize().map_err(StoreError::io("open", &path))?;
+        if !path.is_file() {
+            let reason = "only a regular file can be written to".to_owned();
+            return Err(StoreError::NoSession { path, reason });
+        }
         let lock = Lock::take(&path)?;
         let read = read_file(&path)?;
         let (path, mut file) = match Form::of(&path) {
@@ -199,8 +203,24 @@ impl Store {
     }
 }
 
+#[cfg(unix)]
+fn is_device(form: std::fs::FileType) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    form.is_char_device() || form.is_block_device()
+}
+
+#[cfg(not(unix))]
+fn is_device(_: std::fs::FileType) -> bool {
+    false
+}
+
 /// Reads a file without recovery.
 fn read_file(path: &Path) -> Result<FileRead, StoreError> {
+    // A device may have no end. A pipe is what a shell makes of `<(…)`, and can be read.
+    let form = std::fs::metadata(path).map_err(StoreError::io("read", path))?.file_type();
+    if is_device(form) {
+        return Err(StoreError::NoSession { path: path.to_owned(), reason: "it is a device".to_owned() });
+    }
     let bytes = std::fs::read(path).map_err(StoreError::io("read", path))?;
     let id = find::id_of(path).unwrap_or_default();
     read::read(bytes, Form::of(path), &id).map_err(|unreadable| match unreadable {

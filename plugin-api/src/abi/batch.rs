@@ -2,6 +2,8 @@
 
 #![allow(non_local_definitions, clippy::all, unsafe_code)]
 
+use std::collections::BTreeMap;
+
 use abi_stable::StableAbi;
 use abi_stable::std_types::RVec;
 
@@ -84,6 +86,17 @@ impl Batch {
     }
 }
 
+/// Greatest length of a tool call's id and of its name, in bytes. Each delta of the call repeats both, so that a few
+/// megabytes of them would become gigabytes; the longest real ones, with a provider's opaque item id inside, have some
+/// hundred bytes.
+pub const LONGEST_CALL_HEAD: usize = 16 * 1024;
+
+/// What is wrong with a tool call's id or name that is longer than [`LONGEST_CALL_HEAD`].
+pub(crate) fn over_long(id: &str, name: &str) -> Option<String> {
+    let (what, length) = [("id", id.len()), ("name", name.len())].into_iter().find(|(_, n)| *n > LONGEST_CALL_HEAD)?;
+    Some(format!("the {what} of a tool call has {length} bytes, more than {LONGEST_CALL_HEAD}"))
+}
+
 /// One element that a reader gets from a batch.
 #[derive(Debug, Clone)]
 pub enum Item {
@@ -98,7 +111,8 @@ pub enum Item {
 /// Reads the batches of one stream. It trusts nothing: ranges, UTF-8 and JSON are checked.
 #[derive(Debug, Default)]
 pub struct BatchReader {
-    calls: Vec<(u32, String, Option<String>)>,
+    /// Id and name of each tool call, by its block index.
+    calls: BTreeMap<u32, (String, Option<String>)>,
 }
 
 impl BatchReader {
@@ -135,15 +149,16 @@ impl BatchReader {
             RecKind::ReasoningDelta => Item::Chunk(Chunk::ReasoningDelta { index, text: text() }),
             RecKind::ToolCallHead => match json::from_slice::<(String, String)>(bytes) {
                 Ok((id, name)) => {
-                    self.calls.retain(|(known, ..)| *known != index);
-                    self.calls.push((index, id, Some(name).filter(|name| !name.is_empty())));
+                    if let Some(what) = over_long(&id, &name) {
+                        return Some(Item::Malformed(format!("{kind:?} record: {what}")));
+                    }
+                    self.calls.insert(index, (id, Some(name).filter(|name| !name.is_empty())));
                     return None;
                 }
                 Err(e) => malformed(e),
             },
             RecKind::ToolCallDelta => {
-                let head = self.calls.iter().find(|(known, ..)| *known == index);
-                let (id, name) = head.map(|(_, id, name)| (id.clone(), name.clone())).unwrap_or_default();
+                let (id, name) = self.calls.get(&index).cloned().unwrap_or_default();
                 Item::Chunk(Chunk::ToolCallDelta { index, id, name, arguments_delta: text() })
             }
             RecKind::BlockEnd => match json::from_slice(bytes) {
@@ -168,6 +183,20 @@ impl BatchReader {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_call_head_beyond_the_limit_is_malformed() {
+        let long = "n".repeat(LONGEST_CALL_HEAD + 1);
+        for (head, expected) in
+            [((&*long, "bash"), "the id of a tool call has"), (("c", &*long), "the name of a tool call")]
+        {
+            let mut batch = Batch::default();
+            batch.push(RecKind::ToolCallHead, 0, json::raw(&head).get().as_bytes());
+            let mut items = Vec::new();
+            BatchReader::new().read(&batch, |item| items.push(item));
+            assert!(matches!(&items[..], [Item::Malformed(text)] if text.contains(expected)), "{}", items.len());
+        }
+    }
 
     proptest! {
         #[test]

@@ -4,7 +4,7 @@
 //! Everything else goes to stderr: notes that start with `dsh: `, tool calls that start with `· `, and on a terminal
 //! the reasoning, dimmed. Two answers of one turn never share a line, and on a terminal no note stands inside one.
 
-use std::io::{IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -34,6 +34,8 @@ struct Screen {
 struct Stream {
     to: Box<dyn Write + Send>,
     is_terminal: bool,
+    /// Why it did not take everything; the first reason.
+    unwritten: Option<io::Error>,
 }
 
 /// A line without its end.
@@ -48,8 +50,8 @@ enum Line {
 impl Output {
     pub(super) fn new(json: bool) -> Self {
         let (out, err) = (std::io::stdout(), std::io::stderr());
-        let out = Stream { is_terminal: out.is_terminal(), to: Box::new(out) };
-        let err = Stream { is_terminal: err.is_terminal(), to: Box::new(err) };
+        let out = Stream { is_terminal: out.is_terminal(), to: Box::new(out), unwritten: None };
+        let err = Stream { is_terminal: err.is_terminal(), to: Box::new(err), unwritten: None };
         Self { json, screen: Mutex::new(Screen { out, err, open: None }) }
     }
 
@@ -130,6 +132,10 @@ impl Output {
         screen.end_answer();
         if let Some(note) = note {
             screen.note(&note);
+        }
+        if let Some(error) = screen.out.unwritten.take() {
+            screen.note(&format!("stdout cannot be written ({error}); the answer is in session {session}"));
+            return ExitCode::FAILURE;
         }
         match end.reason {
             TurnReason::Completed | TurnReason::MaxTokens | TurnReason::MaxSteps => ExitCode::SUCCESS,
@@ -239,8 +245,12 @@ impl Screen {
 
 impl Stream {
     fn write(&mut self, text: &str) {
-        // A reader that went away is no reason to stop a turn.
-        let _ = self.to.write_all(text.as_bytes()).and_then(|()| self.to.flush());
+        // A reader that went away is no reason to stop a turn. Another failure is told at its end.
+        if let Err(error) = self.to.write_all(text.as_bytes()).and_then(|()| self.to.flush())
+            && error.kind() != io::ErrorKind::BrokenPipe
+        {
+            self.unwritten.get_or_insert(error);
+        }
     }
 }
 
@@ -273,7 +283,7 @@ mod tests {
 
     fn output(json: bool, is_terminal: bool) -> (Output, Paper) {
         let paper = Paper::default();
-        let stream = |is_out| Stream { to: Box::new(Side(paper.clone(), is_out)), is_terminal };
+        let stream = |is_out| Stream { to: Box::new(Side(paper.clone(), is_out)), is_terminal, unwritten: None };
         let screen = Screen { out: stream(true), err: stream(false), open: None };
         (Output { json, screen: Mutex::new(screen) }, paper)
     }

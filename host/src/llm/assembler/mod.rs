@@ -10,6 +10,8 @@
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashMap;
+
 use dsh_plugin_api::json::{self, Object, Raw, raw};
 use dsh_plugin_api::vocab::{Block, BlockType, Chunk, Failure, FailureCode, FinishReason, ReplayEnvelope, Usage};
 
@@ -17,6 +19,8 @@ use dsh_plugin_api::vocab::{Block, BlockType, Chunk, Failure, FailureCode, Finis
 #[derive(Debug, Default)]
 pub struct BlockAssembler {
     blocks: Vec<Emitted>,
+    /// Where the block of an index stands.
+    places: HashMap<u32, usize>,
     usage: Option<Usage>,
     finish: Option<(FinishReason, Option<ReplayEnvelope>)>,
 }
@@ -128,7 +132,7 @@ impl BlockAssembler {
 
     /// The one place where a block can be dropped: by the reason that `rule` gives, and its entry with it.
     fn assemble_with(self, rule: impl Fn(Ending, &Emitted) -> Option<&'static str>) -> Assembled {
-        let Self { mut blocks, usage, finish } = self;
+        let Self { mut blocks, usage, finish, places: _ } = self;
         let (reason, envelope) = finish.unwrap_or_else(|| {
             let failure = Failure::new(FailureCode::Transport, "the response ended without its finish");
             (FinishReason::Error { failure }, None)
@@ -164,7 +168,8 @@ impl BlockAssembler {
 
     /// The block of an index, started now if it is new.
     fn at(&mut self, index: u32, block_type: BlockType) -> &mut Emitted {
-        let position = self.blocks.iter().position(|emitted| emitted.index == index).unwrap_or_else(|| {
+        let Self { blocks, places, .. } = self;
+        let position = *places.entry(index).or_insert_with(|| {
             let block = match block_type {
                 BlockType::Text => Block::Text(String::new()),
                 BlockType::Reasoning => Block::Reasoning(String::new()),
@@ -172,10 +177,10 @@ impl BlockAssembler {
                     Block::ToolCall { id: String::new(), name: String::new(), arguments: String::new() }
                 }
             };
-            self.blocks.push(Emitted { index, entry: bare(&block), block, closed: false });
-            self.blocks.len() - 1
+            blocks.push(Emitted { index, entry: bare(&block), block, closed: false });
+            blocks.len() - 1
         });
-        &mut self.blocks[position]
+        &mut blocks[position]
     }
 
     /// The block of an index as long as it takes deltas.

@@ -397,6 +397,18 @@ fn first_seen(steps: &[Step]) -> Vec<u32> {
     order
 }
 
+#[test]
+fn a_response_of_very_many_blocks_is_assembled_in_linear_time() {
+    let begun = std::time::Instant::now();
+    let mut assembler = BlockAssembler::new();
+    for index in 0..200_000 {
+        assembler.push(&Chunk::TextDelta { index, text: "x".to_owned() });
+    }
+    assert_eq!(assembler.assemble().content.len(), 200_000);
+    // In squared time it is minutes.
+    assert!(begun.elapsed() < std::time::Duration::from_secs(20), "{:?}", begun.elapsed());
+}
+
 proptest! {
     /// Any chunk sequence, any ending, any drop rule: a kept block has its own entry, in its own place.
     #[test]

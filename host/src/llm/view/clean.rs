@@ -176,7 +176,7 @@ fn plain_block(position: usize, block: Block, repairs: &mut Repairs) -> Option<B
 
 fn set_aside(item: &mut Item, id: String, content: Vec<Block>, is_error: Option<bool>, repairs: &mut Repairs) {
     let mut clean = Vec::with_capacity(content.len());
-    flatten(item.position, content, &mut clean, repairs);
+    flatten(item.position, content, DEEPEST_RESULT, &mut clean, repairs);
     if clean.is_empty() && is_error == Some(true) {
         repairs.add(item.position, RepairKind::EmptyError);
         clean.push(Block::Text(NO_OUTPUT.to_owned()));
@@ -185,13 +185,19 @@ fn set_aside(item: &mut Item, id: String, content: Vec<Block>, is_error: Option<
     item.results.push(Answer { position, order, id, content: clean, is_error });
 }
 
-/// The plain blocks of a result; a result inside a result gives its content.
-fn flatten(position: usize, content: Vec<Block>, clean: &mut Vec<Block>, repairs: &mut Repairs) {
+/// How deep results inside a result are looked into. No harness nests them; each level reads the rest of the text once
+/// more and takes a piece of the stack, so hostile nesting must end somewhere.
+const DEEPEST_RESULT: usize = 8;
+
+/// The plain blocks of a result; a result inside a result gives its content, down to `depth` levels.
+fn flatten(position: usize, content: Vec<Block>, depth: usize, clean: &mut Vec<Block>, repairs: &mut Repairs) {
     for block in content {
         match salvage(block) {
             Block::ToolResult { content, .. } => {
                 repairs.add(position, RepairKind::MisplacedBlock);
-                flatten(position, content, clean, repairs);
+                if let Some(depth) = depth.checked_sub(1) {
+                    flatten(position, content, depth, clean, repairs);
+                }
             }
             block => clean.extend(plain_block(position, block, repairs)),
         }

@@ -363,6 +363,24 @@ fn a_native_message_may_be_reasoning_alone_and_an_unchanged_state_keeps_its_text
 }
 
 #[test]
+fn hostile_nesting_of_results_ends_somewhere() {
+    // Built as text: the JSON library of the tests reads no such depth.
+    let depth = 50_000;
+    let nested = r#"{"type":"tool-result","toolCallId":"c","content":[{"type":"text","text":"said"},"#.repeat(depth)
+        + r#"{"type":"text","text":"deepest"}"#
+        + &"]}".repeat(depth);
+    let messages = format!(
+        r#"{{"messages":[{},{{"id":"t","role":"user","content":[{nested}],"source":{{"kind":"tool","callId":"c"}}}}]}}"#,
+        assistant(json!([call("c")]))
+    );
+    let input = RequestInput::from(json::from_str::<Request>(&messages).unwrap());
+    let view = request_view(&input, &[Fate::Foreign; 2]);
+    let said = said(&view)[1][1][0]["content"].as_array().unwrap().len();
+    assert!((2..20).contains(&said), "{said}");
+    assert_eq!(repairs(&view).iter().filter(|(_, kind)| *kind != "misplaced-block").count(), 0);
+}
+
+#[test]
 fn a_foreign_message_carries_no_state_into_the_request() {
     let view = view_of(&json!([stateful(json!([text("t")]))]));
     let source = serde_json::to_value(&view.request.messages[0].source).unwrap();

@@ -193,3 +193,24 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn very_many_problems_are_told_by_the_first() {
+    let world = World::new();
+    let text = "version = 1\n".to_owned() + &(0..20_000).map(|n| format!("bad{n} = 1\n")).collect::<String>();
+    let error = world.compose(&text, &[]).unwrap_err();
+    assert_eq!(error.problems().len(), 30);
+    let report = render(error);
+    assert!(report.contains("the manifest has 20000 problems; the first 30 are:"), "{report}");
+    assert!(report.contains("m.toml:2:1]") && !report.contains("bad40"), "{report}");
+}
+
+#[test]
+fn a_huge_line_is_told_by_its_place_alone() {
+    let world = World::new();
+    let long = "k".repeat(1_000_000);
+    for text in [format!("version = 1\n{long} = 1\n"), format!("version = 1\nx = {}", "[".repeat(1_000_000))] {
+        let report = render(world.compose(&text, &[]).unwrap_err());
+        assert!(report.len() < 10_000 && report.contains("m.toml:2:"), "{}", report.len());
+    }
+}

@@ -3,6 +3,8 @@
 //! Text and reasoning are complete as soon as something else begins; they keep the order in which they came. Tool
 //! calls may be interleaved and are complete when the answer is.
 
+use std::collections::{HashMap, HashSet};
+
 use dsh_plugin_api::json::{Joiner, Object, replace_lone_surrogates};
 use dsh_plugin_api::{Chunks, Slot};
 use serde_json::value::RawValue;
@@ -18,9 +20,22 @@ pub(super) struct Blocks {
     blocks: Vec<Part>,
     /// Place of the text or reasoning block that takes deltas.
     open: Option<usize>,
-    /// Encrypted details by the id of their call, which may come before the call.
-    for_calls: Vec<(String, Object)>,
+    /// Place of the last reasoning block.
+    last_reasoning: Option<usize>,
+    /// Encrypted details by the id of their call, which may come before the call; each with its place among them all.
+    for_calls: HashMap<String, Vec<(usize, Object)>>,
+    details_for_calls: usize,
+    calls: CallPlaces,
     has_text: bool,
+}
+
+/// Where calls stand, so that an answer of very many calls takes no time per call and call.
+#[derive(Debug, Default)]
+struct CallPlaces {
+    count: usize,
+    last: Option<usize>,
+    by_key: HashMap<Key, usize>,
+    by_id: HashMap<String, usize>,
 }
 
 #[derive(Debug)]
@@ -32,7 +47,6 @@ enum Part {
 
 #[derive(Debug)]
 struct Call {
-    key: Key,
     /// None until the name is known: a call without a name is no block.
     slot: Option<Slot>,
     id: String,
@@ -42,7 +56,7 @@ struct Call {
 }
 
 /// What the wire calls a call by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Key {
     Index(u64),
     /// No index.
@@ -146,7 +160,8 @@ impl Blocks {
     fn detail(&mut self, detail: &RawValue, text_is_known: bool, out: &mut Chunks) {
         let Ok(object) = serde_json::from_str::<Object>(&replace_odd_keys(detail)) else { return };
         if let Some(call) = Details::call_of(&object) {
-            self.for_calls.push((call, object));
+            self.for_calls.entry(call).or_default().push((self.details_for_calls, object));
+            self.details_for_calls += 1;
             return;
         }
         if let Some(text) = detail_text(detail) {
@@ -155,18 +170,22 @@ impl Blocks {
             } else {
                 self.reasoning(None, text.get(), out);
             }
-        } else if !self.blocks.iter().any(|part| matches!(part, Part::Reasoning { .. })) {
+        } else if self.last_reasoning.is_none() {
             self.open_reasoning(out);
         }
-        let last = self.blocks.iter_mut().rev().find_map(|part| match part {
-            Part::Reasoning { slot, details, field, .. } => Some((*slot, details, *field)),
-            Part::Text { .. } | Part::Call(_) => None,
-        });
-        if let Some((slot, details, field)) = last {
+        if let Some((slot, details, field)) = self.reasoning_details() {
             details.push(object);
             if !out.is_open(slot) {
                 out.set_entry(slot, reasoning_entry(field, details.list()));
             }
+        }
+    }
+
+    /// Slot, details and field of the last reasoning block.
+    fn reasoning_details(&mut self) -> Option<(Slot, &mut Details, Option<&'static str>)> {
+        match self.blocks.get_mut(self.last_reasoning?)? {
+            Part::Reasoning { slot, details, field, .. } => Some((*slot, details, *field)),
+            Part::Text { .. } | Part::Call(_) => None,
         }
     }
 
@@ -176,15 +195,20 @@ impl Blocks {
         let arguments = arguments.map(RawValue::get).unwrap_or_default();
         let place = self.place_of(key, &id, &name, arguments).unwrap_or_else(|| {
             self.close_open(out);
-            let made_up = made_up_id(facts, self.calls().count());
-            let id = if id.is_empty() { made_up } else { id.clone() };
+            let id = if id.is_empty() { made_up_id(facts, self.calls.count) } else { id.clone() };
+            let place = self.blocks.len();
+            self.calls.count += 1;
+            self.calls.last = Some(place);
+            self.calls.by_key.insert(key, place);
+            self.calls.by_id.insert(id.clone(), place);
             let call =
-                Call { key, slot: None, id, name: String::new(), arguments: String::new(), joiner: Joiner::default() };
+                Call { slot: None, id, name: String::new(), arguments: String::new(), joiner: Joiner::default() };
             self.blocks.push(Part::Call(call));
-            self.blocks.len() - 1
+            place
         });
         let Some(Part::Call(call)) = self.blocks.get_mut(place) else { return };
-        if !id.is_empty() {
+        if !id.is_empty() && id != call.id {
+            self.calls.by_id.insert(id.clone(), place);
             call.id = id;
         }
         if !name.is_empty() {
@@ -217,14 +241,14 @@ impl Blocks {
     /// call of its own when the call it would continue has another id, or is complete while the delta brings further
     /// arguments; some servers give every call the same index, or none.
     fn place_of(&self, key: Key, id: &str, name: &str, arguments: &str) -> Option<usize> {
-        let find = |fits: &dyn Fn(&Call) -> bool| {
-            self.blocks.iter().rposition(|part| matches!(part, Part::Call(call) if fits(call)))
-        };
-        let by_id = || if id.is_empty() { None } else { find(&|call| call.id == id) };
+        // A call that was renamed since has lost its first id.
+        let has_id = |place: &usize| matches!(self.blocks.get(*place), Some(Part::Call(call)) if call.id == id);
+        let by_id = || self.calls.by_id.get(id).copied().filter(|place| !id.is_empty() && has_id(place));
+        let by_key = || self.calls.by_key.get(&key).copied();
         let place = match key {
-            Key::Index(_) => find(&|call| call.key == key).or_else(|| by_id().filter(|_| name.is_empty())),
-            Key::Legacy => find(&|call| call.key == key),
-            Key::None => by_id().or_else(|| find(&|_| true).filter(|_| id.is_empty())),
+            Key::Index(_) => by_key().or_else(|| by_id().filter(|_| name.is_empty())),
+            Key::Legacy => by_key(),
+            Key::None => by_id().or_else(|| self.calls.last.filter(|_| id.is_empty())),
         }?;
         let Some(Part::Call(call)) = self.blocks.get(place) else { return None };
         let is_other = || {
@@ -244,6 +268,9 @@ impl Blocks {
 
     fn begin(&mut self, part: Part) {
         self.open = Some(self.blocks.len());
+        if matches!(part, Part::Reasoning { .. }) {
+            self.last_reasoning = self.open;
+        }
         self.blocks.push(part);
     }
 
@@ -274,8 +301,7 @@ impl Blocks {
             }
             Some(Part::Call(Call { slot: Some(slot), id, joiner, .. })) => {
                 flush(*slot, joiner, out);
-                let details: Vec<_> =
-                    self.for_calls.iter().filter(|(call, _)| call == id).map(|(_, detail)| detail).collect();
+                let details: Vec<_> = self.for_calls.get(id).into_iter().flatten().map(|(_, detail)| detail).collect();
                 let entry = call_entry(&details);
                 if out.is_open(*slot) {
                     out.end(*slot, Some(entry));
@@ -289,23 +315,18 @@ impl Blocks {
 
     /// Encrypted details whose id is that of no call belong to the reasoning.
     fn give_details_to_reasoning(&mut self, out: &mut Chunks) {
-        let ids: Vec<_> = self.calls().map(|call| call.id.clone()).collect();
-        let (matched, unmatched) =
-            std::mem::take(&mut self.for_calls).into_iter().partition(|(id, _)| ids.contains(id));
-        self.for_calls = matched;
-        let unmatched: Vec<(String, Object)> = unmatched;
+        let ids: HashSet<&str> = self.calls().map(|call| call.id.as_str()).collect();
+        let unmatched: Vec<String> = self.for_calls.keys().filter(|id| !ids.contains(id.as_str())).cloned().collect();
         if unmatched.is_empty() {
             return;
         }
-        if !self.blocks.iter().any(|part| matches!(part, Part::Reasoning { .. })) {
+        let mut unmatched: Vec<_> = unmatched.iter().filter_map(|id| self.for_calls.remove(id)).flatten().collect();
+        unmatched.sort_unstable_by_key(|(order, _)| *order);
+        if self.last_reasoning.is_none() {
             self.open_reasoning(out);
             self.open = None;
         }
-        let last = self.blocks.iter_mut().rev().find_map(|part| match part {
-            Part::Reasoning { slot, details, field, .. } => Some((*slot, details, *field)),
-            Part::Text { .. } | Part::Call(_) => None,
-        });
-        if let Some((slot, details, field)) = last {
+        if let Some((slot, details, field)) = self.reasoning_details() {
             for (_, detail) in unmatched {
                 details.push(detail);
             }

@@ -71,7 +71,7 @@ impl Decoder {
             }
             Body::Unknown(start) => {
                 start.extend_from_slice(bytes);
-                let Some(is_json) = looks_like_json(start) else { return };
+                let Some(is_json) = looks_like_json(start) else { return forget_blanks(start) };
                 let start = std::mem::take(start);
                 if is_json {
                     self.body = Body::Json(start);
@@ -125,6 +125,16 @@ fn looks_like_json(start: &[u8]) -> Option<bool> {
     let rest = start.strip_prefix(MARK).unwrap_or(start);
     let first = rest.iter().find(|byte| !byte.is_ascii_whitespace())?;
     Some(matches!(first, b'{' | b'['))
+}
+
+/// Keeps of a white beginning what can still matter: whether the line that is open begins with white space. A server
+/// may keep a connection alive with any amount of it.
+fn forget_blanks(start: &mut Vec<u8>) {
+    if start.iter().all(u8::is_ascii_whitespace) {
+        let line_is_empty = matches!(start.last(), None | Some(b'\n' | b'\r'));
+        start.clear();
+        start.extend((!line_is_empty).then_some(b' '));
+    }
 }
 
 /// True when a body that holds no event holds more than comments and white space.

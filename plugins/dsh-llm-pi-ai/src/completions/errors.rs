@@ -14,6 +14,9 @@ const MESSAGE_LIMIT: usize = 4000;
 /// Longest excerpt of a body that is no JSON, in characters.
 const EXCERPT_LIMIT: usize = 300;
 
+/// How many errors inside an error are looked through. Each reads the rest of the text once more.
+const DEEPEST_ERROR: usize = 8;
+
 /// Names under which providers report an empty account.
 const QUOTA_NAMES: [&str; 8] = [
     "insufficient_quota",
@@ -80,6 +83,11 @@ struct ErrorFacts {
 impl ErrorFacts {
     /// Reads an error object, or a plain text in its place.
     fn read(error: &RawValue) -> Self {
+        Self::read_to(error, DEEPEST_ERROR)
+    }
+
+    /// Looks through errors inside an error, down to `depth` levels.
+    fn read_to(error: &RawValue, depth: usize) -> Self {
         if is_string(error) {
             return Self { message: filled(Some(error)), ..Self::default() };
         }
@@ -91,8 +99,9 @@ impl ErrorFacts {
         };
         if message.is_none()
             && let Some(inner) = inner
+            && let Some(depth) = depth.checked_sub(1)
         {
-            return Self::read(inner);
+            return Self::read_to(inner, depth);
         }
         let names = [code, kind, status].into_iter().flatten().filter_map(string);
         let number = [code, status, status_code].into_iter().flatten().find_map(|value| {

@@ -5,8 +5,9 @@ use dsh_plugin_api::abi::calls::OpenHead;
 use dsh_plugin_api::vocab::{Failure, FailureCode, FinishReason};
 
 use super::adapter::{Lines, delta, finish};
-use super::server::{Step, head, ok, send};
-use super::{PATIENT, against};
+use super::server::{Server, Step, head, ok, send};
+use super::{PATIENT, against, read, to};
+use crate::llm::client::Client;
 use crate::manifest::Transport;
 
 #[tokio::test]
@@ -122,4 +123,21 @@ async fn a_decoder_that_cannot_be_opened_is_the_failure() {
     let refuses = Some(Failure::new(FailureCode::PluginPanic, "boom"));
     let (got, ..) = against(PATIENT, vec![ok(), Step::Hold], Lines { refuses, ..Lines::default() }).await;
     assert_eq!(got.failure().code, FailureCode::PluginPanic);
+}
+
+#[tokio::test]
+async fn an_answer_without_end_is_cut_at_the_limit_with_its_content_kept() {
+    let flood = Step::Repeat(0, "+0123456789012345678901234567890123456789\n");
+    let server = Server::start(vec![vec![ok(), flood]]).await;
+    let adapter = Lines { at_end: vec![finish(super::adapter::error("TRANSPORT", "cut"))], ..Lines::default() };
+    let saw = std::sync::Arc::clone(&adapter.saw);
+    let mut stream = Client::new(PATIENT).unwrap().open(&to(&server, adapter));
+    stream.answer_limit = 100_000;
+    let got = read(&mut stream).await;
+    let failure = got.failure();
+    assert_eq!(failure.code, FailureCode::Protocol, "asking again would bring the same: {failure}");
+    assert!(failure.message.contains("more than 100000 bytes"), "{failure}");
+    assert!(got.text.len() > 90_000 && got.text.len() < 100_000, "{}", got.text.len());
+    assert_eq!(saw.lock().unwrap().body.len(), 100_000);
+    server.until_gone(1).await;
 }

@@ -58,6 +58,78 @@ fn blocks_keep_the_order_in_which_they_came() {
 }
 
 #[test]
+fn white_space_before_an_answer_costs_nothing_and_changes_nothing() {
+    let answer = [delta(json!({"content": "hi"})), end("stop")].concat();
+    let json = r#"{"choices":[{"message":{"content":"hi"},"finish_reason":"stop"}]}"#;
+    let begun = std::time::Instant::now();
+    for (blanks, body, outcome) in [
+        ("\n", &*answer, "stop"),
+        ("\r\n", &answer, "stop"),
+        (" \n", &answer, "stop"),
+        (" ", json, "stop"),
+        // A field name that begins with a blank is no field: the rest of that line is lost.
+        (" ", &format!("data: lost\n\n{answer}"), "stop"),
+    ] {
+        let body = blanks.repeat(4_000_000) + body;
+        let decoded = decode_as((200, &[]), body.as_bytes(), 4096, &StreamEnd::Complete);
+        assert_eq!(
+            (decoded.outcome(), decoded.content()),
+            (outcome, json!([{"type": "text", "text": "hi"}])),
+            "{blanks:?}"
+        );
+    }
+    // Looked at again with every piece, so much takes minutes.
+    assert!(begun.elapsed() < std::time::Duration::from_secs(30), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn an_answer_of_very_many_blocks_takes_linear_time() {
+    let many = 10_000;
+    let begun = std::time::Instant::now();
+    let calls_by_index: String = (0..many).map(|n| call(Some(n), &format!("c{n}"), "bash", "{}")).collect();
+    let calls_by_id: String = (0..many).map(|n| call(None, &format!("c{n}"), "bash", "{}")).collect();
+    let turns: String =
+        (0..many / 2).flat_map(|_| [delta(json!({"reasoning": "a"})), delta(json!({"content": "b"}))]).collect();
+    let detail =
+        |n| json!({"reasoning_details": [{"type": "reasoning.encrypted", "id": format!("c{n}"), "data": "x"}]});
+    let details: String = (0..many).map(|n| delta(detail(n))).collect();
+    for (body, blocks) in [
+        (format!("{calls_by_index}{details}"), many),
+        (calls_by_id, many),
+        (turns, many),
+        (format!("{details}{}", delta(json!({"content": "b"}))), 2),
+    ] {
+        let decoded = decode_as((200, &[]), (body + &end("stop")).as_bytes(), 16384, &StreamEnd::Complete);
+        assert_eq!(decoded.blocks.len() as u64, blocks);
+    }
+    // In squared time it is minutes.
+    assert!(begun.elapsed() < std::time::Duration::from_secs(40), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn an_error_within_errors_ends_somewhere() {
+    let depth = 50_000;
+    let nested = r#"{"error":"#.repeat(depth) + "1" + &"}".repeat(depth);
+    let decoded = decode_as((200, &[]), format!("data: {nested}\n\n").as_bytes(), 16384, &StreamEnd::Complete);
+    assert_eq!(decoded.outcome(), "SERVER");
+    let few = r#"data: {"error":{"error":{"error":{"message":"the cause","code":"insufficient_quota"}}}}"#;
+    let decoded = decode(&format!("{few}\n\n"));
+    assert_eq!((decoded.outcome(), decoded.finish.failure().unwrap().message.as_str()), ("QUOTA", "the cause"));
+}
+
+#[test]
+fn a_call_with_a_huge_id_or_name_fails_the_answer() {
+    let long = "n".repeat(100_000);
+    for (id, name) in [(&*long, "bash"), ("c", &*long)] {
+        let body = [delta(json!({"content": "hi"})), call(Some(0), id, name, "{}"), end("tool_calls")].concat();
+        let decoded = decode(&body);
+        assert_eq!((decoded.outcome(), decoded.content()), ("PROTOCOL", json!([{"type": "text", "text": "hi"}])));
+        let failure = decoded.finish.failure().unwrap();
+        assert!(failure.message.len() < 200 && failure.message.contains("100000 bytes"), "{failure}");
+    }
+}
+
+#[test]
 fn a_delta_finds_its_call_by_index_then_id_then_order() {
     let want = |list: &[(&str, &str, &str)]| {
         list.iter().map(|(id, name, arguments)| ((*id).into(), (*name).into(), (*arguments).into())).collect::<Vec<_>>()
