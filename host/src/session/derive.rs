@@ -230,7 +230,12 @@ mod tests {
                 r#"{"type":"user/message","data":{"content":{"type":"text","text":"words"}}}"#,
                 r#"[{"type":"text","text":"words"}]"#,
             ),
+            (
+                r#"{"type":"tool/result","data":{"message":{"source":{"kind":"tool","callId":"c"},"content":{"type":"tool-result","toolCallId":"d","content":[]}}}}"#,
+                r#"[{"type":"tool-result","toolCallId":"d","content":[]}]"#,
+            ),
             (r#"{"type":"user/message","data":{"role":"user","content":5}}"#, "[5]"),
+            (r#"{"type":"user/message","data":{"role":"narrator","content":null}}"#, "[]"),
         ] {
             let history = history(&events(&[line]));
             assert_eq!(json::raw(&history[0].message.content).get(), expected, "{line}");
