@@ -132,6 +132,7 @@ impl<S: Conversation> Actor<S> {
         let mut batch = Vec::new();
         let mut closing = false;
         while !((closing || self.lost) && self.turn.is_none() && self.outbox.is_empty()) {
+            let held = self.outbox.is_full();
             tokio::select! {
                 biased;
                 () = shutdown.cancelled(), if !closing => {
@@ -146,7 +147,7 @@ impl<S: Conversation> Actor<S> {
                     }
                 }
                 () = self.outbox.send_next(), if !self.outbox.is_empty() => {}
-                event = next(&mut self.turn) => match event {
+                event = next(&mut self.turn, held) => match event {
                     TurnEvent::Ended(ended) => self.end(*ended, closing),
                     TurnEvent::CancelRequested => self.cancel(),
                     TurnEvent::Overdue => self.give_up(),
@@ -259,12 +260,14 @@ impl<S: Conversation> Actor<S> {
 }
 
 /// The next thing that happens to the turn; never, when there is none. Cancel safe.
-async fn next<S>(turn: &mut Option<Turn<S>>) -> TurnEvent<S> {
+///
+/// A turn that is `held` does not go on unless it is to stop: a client that does not read slows down what it is sent.
+async fn next<S>(turn: &mut Option<Turn<S>>, held: bool) -> TurnEvent<S> {
     let Some(turn) = turn else { return pending().await };
     let deadline = turn.deadline.filter(|_| turn.responder.is_some());
     tokio::select! {
         biased;
-        ended = &mut turn.work => TurnEvent::Ended(ended),
+        ended = &mut turn.work, if !held || turn.cancel.is_cancelled() => TurnEvent::Ended(ended),
         () = turn.request.cancelled(), if !turn.cancel.is_cancelled() => TurnEvent::CancelRequested,
         () = tokio::time::sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => TurnEvent::Overdue,
     }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -23,6 +24,8 @@ struct Fake {
     stored: Arc<Mutex<HashMap<String, Vec<Message>>>>,
     /// Lets a turn end that ignores its cancellation.
     release: Arc<Notify>,
+    /// How many pieces floods have sent.
+    flooded: Arc<AtomicUsize>,
 }
 
 struct FakeSession {
@@ -69,6 +72,7 @@ impl FakeSession {
     async fn flood(&self, count: &str) {
         for _ in 0..count.parse().unwrap() {
             (self.updates)(Update::Text("x".repeat(100)));
+            self.fake.flooded.fetch_add(1, Ordering::Relaxed);
             tokio::task::yield_now().await;
         }
     }
@@ -495,6 +499,36 @@ async fn a_session_whose_log_cannot_be_written_is_closed_and_can_be_loaded_again
     assert!(loaded["error"].is_null(), "{loaded}");
     let id = peer.prompt("say on").await;
     assert_eq!(stop_reason(&peer.answer(id).await), "end_turn");
+}
+
+#[tokio::test]
+async fn a_turn_waits_for_a_client_that_does_not_read_and_can_be_cancelled_meanwhile() {
+    const DELTAS: usize = 100_000;
+    let mut peer = Peer::with_session().await;
+    let id = peer.prompt(&format!("flood {DELTAS}")).await;
+    let flooded = Arc::clone(&peer.fake.flooded);
+    let mut before = 0;
+    loop {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let now = flooded.load(Ordering::Relaxed);
+        if now == before {
+            break;
+        }
+        before = now;
+    }
+    assert!((30_000..70_000).contains(&before), "{before} of {DELTAS} pieces wait");
+    peer.cancel().await;
+    let begun = std::time::Instant::now();
+    while flooded.load(Ordering::Relaxed) < DELTAS {
+        assert!(begun.elapsed() < Duration::from_secs(20), "the turn does not go on to its end");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    peer.answer(id).await;
+    let text = peer.updates_before(id);
+    let longest = text.iter().map(|(_, text)| text.len()).max();
+    assert!(longest.is_some_and(|longest| longest < 64 * 1024), "{longest:?} bytes in one line");
+    let sum: usize = text.iter().filter(|(kind, _)| kind == "agent_message_chunk").map(|(_, text)| text.len()).sum();
+    assert_eq!(sum, DELTAS * 100 + "end".len());
 }
 
 #[tokio::test]

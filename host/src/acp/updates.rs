@@ -221,6 +221,22 @@ fn thought(text: &str) -> SessionUpdate {
     SessionUpdate::AgentThoughtChunk(ContentChunk::new(convert::text(text)))
 }
 
+/// Longest text that a further one joins, in bytes. A client that falls behind gets its backlog in lines that can be
+/// read and written one at a time.
+const LONGEST_JOINED: usize = 32 * 1024;
+
+/// About how many bytes an update takes.
+pub(super) fn weight(update: &SessionUpdate) -> usize {
+    const BARE: usize = 256;
+    match update {
+        SessionUpdate::AgentMessageChunk(chunk) | SessionUpdate::AgentThoughtChunk(chunk) => match &chunk.content {
+            ContentBlock::Text(text) => text.text.len(),
+            _ => BARE,
+        },
+        _ => BARE,
+    }
+}
+
 /// Adds `update` to what `last` shows when both are text of the same kind; gives it back otherwise.
 pub(super) fn append(last: Option<&mut SessionUpdate>, update: SessionUpdate) -> Option<SessionUpdate> {
     let (into, from) = match (last, &update) {
@@ -229,7 +245,7 @@ pub(super) fn append(last: Option<&mut SessionUpdate>, update: SessionUpdate) ->
         _ => return Some(update),
     };
     match (&mut into.content, &from.content) {
-        (ContentBlock::Text(into), ContentBlock::Text(from)) => {
+        (ContentBlock::Text(into), ContentBlock::Text(from)) if into.text.len() < LONGEST_JOINED => {
             into.text.push_str(&from.text);
             None
         }
