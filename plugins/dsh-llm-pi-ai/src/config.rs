@@ -343,7 +343,6 @@ impl Provider {
 
 #[cfg(test)]
 mod tests {
-    use dsh_plugin_api::vocab::{FailureCode, Request, Target};
     use dsh_plugin_api::{Adapter, schemars};
     use serde_json::json;
 
@@ -374,18 +373,6 @@ mod tests {
         let model = &route.models[0];
         assert_eq!((model.id.as_str(), model.context_window, model.max_tokens), ("a/b", Some(9), None));
         assert_eq!(model.input, ["text"]);
-    }
-
-    #[test]
-    fn a_route_of_a_wire_to_come_is_listed_and_refuses_its_requests() {
-        for api in ["anthropic-messages", "openai-responses", "google-generative-ai", "mistral-conversations"] {
-            let adapter = made("x", json!({"api": api})).unwrap();
-            assert_eq!(adapter.routes()[0].api.as_deref(), Some(api));
-            let to = Target { provider: "x".into(), model: "m".into() };
-            let failure = adapter.encode(&Request::default(), Vec::new(), &to).unwrap_err();
-            assert_eq!(failure.code, FailureCode::Unsupported);
-            assert!(failure.message.contains(api) && failure.message.contains("openai-completions"), "{failure}");
-        }
     }
 
     #[test]

@@ -82,9 +82,15 @@ pub(crate) struct Entry {
     /// `text`, `reasoning` or `tool-call`.
     #[serde(rename = "type")]
     pub kind: &'static str,
+    /// What a text block carries.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text_signature: Option<String>,
     /// Signature of a reasoning block.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thinking_signature: Option<String>,
+    /// The reasoning is hidden, and its signature is the opaque data itself.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub redacted: bool,
     /// Signature of a tool call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thought_signature: Option<String>,
@@ -93,8 +99,12 @@ pub(crate) struct Entry {
 /// A stored block entry whose known members have the types that this adapter writes.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct StoredEntry {
+    /// `textSignature`
+    pub text_signature: Option<String>,
     /// `thinkingSignature`
     pub thinking_signature: Option<String>,
+    /// `redacted`
+    pub redacted: bool,
     /// `thoughtSignature`
     pub thought_signature: Option<String>,
 }
@@ -148,14 +158,17 @@ fn entry_at(at: usize, entry: &Raw, kind: &str) -> Result<StoredEntry, InvalidRe
         Some(stored) => return Err(invalid(format!("{place}.type is {stored:?} for a block of type {kind:?}"))),
         None => return Err(invalid(format!("{place}.type is missing"))),
     }
-    text(&entry, &place, "textSignature")?;
-    if entry.get("redacted").is_some_and(|value| !matches!(value.get(), "true" | "false")) {
-        return Err(invalid(format!("{place}.redacted is neither true nor false")));
-    }
+    let redacted = match entry.get("redacted").map(|value| value.get()) {
+        None | Some("false") => false,
+        Some("true") => true,
+        Some(_) => return Err(invalid(format!("{place}.redacted is neither true nor false"))),
+    };
     // An empty signature is none.
     let signature = |name: &str| text(&entry, &place, name).map(|text| text.filter(|text| !text.is_empty()));
     Ok(StoredEntry {
+        text_signature: signature("textSignature")?,
         thinking_signature: signature("thinkingSignature")?,
+        redacted,
         thought_signature: signature("thoughtSignature")?,
     })
 }

@@ -1,18 +1,33 @@
 //! `dsh-llm-pi-ai`: the common provider wires behind one adapter, with the replay envelope of the pi-ai library.
 //!
-//! Each wire is one folder with the same parts: `encode`, `decode`, `replay`, `errors`. What they share stands beside
-//! them: the configuration, the envelope, the endpoint, and the reading of refusals and of lenient JSON.
+//! Each wire is one folder with the same parts: `encode`, `messages`, `decode`, `replay`. What they share stands beside
+//! them: the configuration and the routes, the envelope, the body of a response, the classes of errors, legal ids and
+//! names.
 //!
 //! It does no I/O, reads no clock and sees no credential; see [`dsh_plugin_api::Adapter`].
 
 pub mod config;
 
+mod anthropic;
+mod body;
 mod completions;
+mod effort;
 mod endpoint;
 mod envelope;
+mod errors;
+mod google;
 mod hash;
+mod ids;
 mod lenient;
+mod mistral;
+mod names;
+mod notes;
 mod refusal;
+mod request;
+mod responses;
+mod route;
+mod streaming;
+mod turn;
 
 use std::collections::BTreeMap;
 
@@ -25,6 +40,7 @@ use dsh_plugin_api::{Adapter, Chunks, ConfigError, Encoded, ResponseHead, Stream
 
 use config::{ApiName, Config, Input, Model, Provider};
 use endpoint::Endpoint;
+use route::Route;
 
 dsh_plugin_api::export_adapter!(PiAi);
 
@@ -34,24 +50,6 @@ pub struct PiAi {
     routes: BTreeMap<String, Route>,
 }
 
-#[derive(Debug)]
-struct Route {
-    info: RouteInfo,
-    api: ApiName,
-    /// Absent for a wire that this version does not serve: such a route is listed, and its requests are refused, so
-    /// that one route of a manifest does not take the others with it.
-    wire: Option<Wire>,
-}
-
-/// A route's wire. A further wire is a further variant here, in [`Native`] and in [`Decoder`].
-#[derive(Debug)]
-enum Wire {
-    Completions(completions::Route),
-}
-
-/// The wires that this version serves, for messages.
-const SERVED: &str = "openai-completions";
-
 /// One message in the words of its route's wire.
 #[derive(Debug)]
 pub struct Native(NativeTurn);
@@ -59,6 +57,10 @@ pub struct Native(NativeTurn);
 #[derive(Debug)]
 enum NativeTurn {
     Completions(completions::Turn),
+    Responses(responses::Turn),
+    Anthropic(anthropic::Turn),
+    Google(google::Turn),
+    Mistral(mistral::Turn),
 }
 
 /// Decoder of one response of any wire.
@@ -68,6 +70,10 @@ pub struct Decoder(WireDecoder);
 #[derive(Debug)]
 enum WireDecoder {
     Completions(completions::Decoder),
+    Responses(responses::Decoder),
+    Anthropic(anthropic::Decoder),
+    Google(google::Decoder),
+    Mistral(mistral::Decoder),
 }
 
 impl Route {
@@ -75,23 +81,20 @@ impl Route {
         provider.check(name)?;
         let endpoint = Endpoint::parse(&provider.base_url)
             .map_err(|message| ConfigError::new(format!("providers.{name}.base_url"), message))?;
-        let info = RouteInfo {
-            name: name.to_owned(),
-            api: Some(provider.api.name().to_owned()),
-            origin: Some(endpoint.origin.clone()),
-            credential: provider.credential.clone(),
-            models: provider.models.iter().map(model_info).collect(),
+        let route = Self { name: name.to_owned(), provider, endpoint };
+        completions::check(&route)?;
+        Ok(route)
+    }
+
+    fn info(&self) -> RouteInfo {
+        RouteInfo {
+            name: self.name.clone(),
+            api: Some(self.provider.api.name().to_owned()),
+            origin: Some(self.endpoint.origin.clone()),
+            credential: self.provider.credential.clone(),
+            models: self.provider.models.iter().map(model_info).collect(),
             any_model: true,
-        };
-        let api = provider.api;
-        let wire = match api {
-            ApiName::OpenaiCompletions => Some(Wire::Completions(completions::Route::new(name, provider, endpoint)?)),
-            ApiName::OpenaiResponses
-            | ApiName::AnthropicMessages
-            | ApiName::GoogleGenerativeAi
-            | ApiName::MistralConversations => None,
-        };
-        Ok(Self { info, api, wire })
+        }
     }
 }
 
@@ -108,17 +111,10 @@ fn model_info(model: &Model) -> ModelInfo {
 }
 
 impl PiAi {
-    fn wire(&self, to: &Target) -> Result<&Wire, Failure> {
-        let route = self.routes.get(&to.provider).ok_or_else(|| {
+    fn route(&self, to: &Target) -> Result<&Route, Failure> {
+        self.routes.get(&to.provider).ok_or_else(|| {
             let message = format!("the adapter has no provider route {:?}", to.provider);
             Failure::new(FailureCode::UnknownModel, message)
-        })?;
-        route.wire.as_ref().ok_or_else(|| {
-            let (name, api) = (&to.provider, route.api.name());
-            let message = format!(
-                "route {name} speaks {api}, which this version of the adapter does not serve; it serves {SERVED}"
-            );
-            Failure::new(FailureCode::Unsupported, message)
         })
     }
 }
@@ -141,7 +137,7 @@ impl Adapter for PiAi {
     }
 
     fn routes(&self) -> Vec<RouteInfo> {
-        self.routes.values().map(|route| route.info.clone()).collect()
+        self.routes.values().map(Route::info).collect()
     }
 
     fn restore(
@@ -150,30 +146,76 @@ impl Adapter for PiAi {
         envelope: &ReplayEnvelope,
         to: &Target,
     ) -> Result<Native, InvalidReplay> {
-        let wire = self.wire(to).map_err(|failure| InvalidReplay::OtherOrigin(failure.message))?;
-        Ok(Native(match wire {
-            Wire::Completions(_) => NativeTurn::Completions(completions::Route::restore(message, envelope)?),
+        let route = self.route(to).map_err(|failure| InvalidReplay::OtherOrigin(failure.message))?;
+        Ok(Native(match route.provider.api {
+            ApiName::OpenaiCompletions => NativeTurn::Completions(completions::Turn::restore(message, envelope)?),
+            ApiName::OpenaiResponses => NativeTurn::Responses(responses::Turn::restore(message, envelope)?),
+            ApiName::AnthropicMessages => NativeTurn::Anthropic(anthropic::Turn::restore(message, envelope)?),
+            ApiName::GoogleGenerativeAi => NativeTurn::Google(google::Turn::restore(message, envelope)?),
+            ApiName::MistralConversations => NativeTurn::Mistral(mistral::Turn::restore(message, envelope)?),
         }))
     }
 
     fn foreign(&self, message: &Message, to: &Target) -> Result<Native, Failure> {
-        Ok(Native(match self.wire(to)? {
-            Wire::Completions(_) => NativeTurn::Completions(completions::Route::foreign(message)),
+        Ok(Native(match self.route(to)?.provider.api {
+            ApiName::OpenaiCompletions => NativeTurn::Completions(completions::Turn::foreign(message)),
+            ApiName::OpenaiResponses => NativeTurn::Responses(responses::Turn::foreign(message)),
+            ApiName::AnthropicMessages => NativeTurn::Anthropic(anthropic::Turn::foreign(message)),
+            ApiName::GoogleGenerativeAi => NativeTurn::Google(google::Turn::foreign(message)),
+            ApiName::MistralConversations => NativeTurn::Mistral(mistral::Turn::foreign(message)),
         }))
     }
 
     fn encode(&self, request: &Request, history: Vec<Native>, to: &Target) -> Result<Encoded, Failure> {
-        match self.wire(to)? {
-            Wire::Completions(route) => {
-                let turns = history.into_iter().map(|Native(NativeTurn::Completions(turn))| turn).collect();
-                route.encode(request, turns, to)
+        let route = self.route(to)?;
+        // Every message was converted for this target, so that every one is of the wire that its route speaks.
+        match route.provider.api {
+            ApiName::OpenaiCompletions => {
+                let turns = history.into_iter().filter_map(|Native(turn)| match turn {
+                    NativeTurn::Completions(turn) => Some(turn),
+                    _ => None,
+                });
+                completions::encode(route, request, turns.collect(), to)
+            }
+            ApiName::OpenaiResponses => {
+                let turns = history.into_iter().filter_map(|Native(turn)| match turn {
+                    NativeTurn::Responses(turn) => Some(turn),
+                    _ => None,
+                });
+                responses::encode(route, request, turns.collect(), to)
+            }
+            ApiName::AnthropicMessages => {
+                let turns = history.into_iter().filter_map(|Native(turn)| match turn {
+                    NativeTurn::Anthropic(turn) => Some(turn),
+                    _ => None,
+                });
+                anthropic::encode(route, request, turns.collect(), to)
+            }
+            ApiName::GoogleGenerativeAi => {
+                let turns = history.into_iter().filter_map(|Native(turn)| match turn {
+                    NativeTurn::Google(turn) => Some(turn),
+                    _ => None,
+                });
+                google::encode(route, request, turns.collect(), to)
+            }
+            ApiName::MistralConversations => {
+                let turns = history.into_iter().filter_map(|Native(turn)| match turn {
+                    NativeTurn::Mistral(turn) => Some(turn),
+                    _ => None,
+                });
+                mistral::encode(route, request, turns.collect(), to)
             }
         }
     }
 
     fn decoder(&self, head: &ResponseHead, to: &Target) -> Result<Decoder, Failure> {
-        Ok(Decoder(match self.wire(to)? {
-            Wire::Completions(route) => WireDecoder::Completions(route.decoder(head, to)?),
+        let route = self.route(to)?;
+        Ok(Decoder(match route.provider.api {
+            ApiName::OpenaiCompletions => WireDecoder::Completions(completions::decoder(route, head, to)?),
+            ApiName::OpenaiResponses => WireDecoder::Responses(responses::decoder(route, head, to)?),
+            ApiName::AnthropicMessages => WireDecoder::Anthropic(anthropic::decoder(route, head, to)?),
+            ApiName::GoogleGenerativeAi => WireDecoder::Google(google::decoder(route, head, to)?),
+            ApiName::MistralConversations => WireDecoder::Mistral(mistral::decoder(route, head, to)?),
         }))
     }
 }
@@ -182,18 +224,30 @@ impl dsh_plugin_api::Decoder for Decoder {
     fn feed(&mut self, bytes: &[u8], out: &mut Chunks) {
         match &mut self.0 {
             WireDecoder::Completions(decoder) => decoder.feed(bytes, out),
+            WireDecoder::Responses(decoder) => decoder.feed(bytes, out),
+            WireDecoder::Anthropic(decoder) => decoder.feed(bytes, out),
+            WireDecoder::Google(decoder) => decoder.feed(bytes, out),
+            WireDecoder::Mistral(decoder) => decoder.feed(bytes, out),
         }
     }
 
     fn finish(&mut self, end: &StreamEnd, out: &mut Chunks) {
         match &mut self.0 {
             WireDecoder::Completions(decoder) => decoder.finish(end, out),
+            WireDecoder::Responses(decoder) => decoder.finish(end, out),
+            WireDecoder::Anthropic(decoder) => decoder.finish(end, out),
+            WireDecoder::Google(decoder) => decoder.finish(end, out),
+            WireDecoder::Mistral(decoder) => decoder.finish(end, out),
         }
     }
 
     fn cancel(&mut self, out: &mut Chunks) {
         match &self.0 {
             WireDecoder::Completions(decoder) => decoder.cancel(out),
+            WireDecoder::Responses(decoder) => decoder.cancel(out),
+            WireDecoder::Anthropic(decoder) => decoder.cancel(out),
+            WireDecoder::Google(decoder) => decoder.cancel(out),
+            WireDecoder::Mistral(decoder) => decoder.cancel(out),
         }
     }
 }

@@ -13,6 +13,7 @@ use super::details::{Details, detail_text};
 use super::replay::{REASONING_FIELDS, call_entry, reasoning_entry, text_entry};
 use crate::envelope::ResponseFacts;
 use crate::lenient::{count, elements, filled, is_object_text, is_string, members_of};
+use crate::streaming::{flush, made_up_id, says_something};
 
 /// The blocks of one answer.
 #[derive(Debug, Default)]
@@ -337,17 +338,6 @@ impl Blocks {
     }
 }
 
-/// A high surrogate at the end of a block has lost its partner.
-fn flush(slot: Slot, joiner: &mut Joiner, out: &mut Chunks) {
-    if let Some(c) = joiner.finish() {
-        out.delta(slot, c.encode_utf8(&mut [0; 4]));
-    }
-}
-
-fn says_something(value: &RawValue) -> bool {
-    is_string(value) && value.get() != "\"\""
-}
-
 /// A piece of `content`.
 enum ContentPart<'a> {
     Text(&'a RawValue),
@@ -379,11 +369,4 @@ fn replace_odd_keys(detail: &RawValue) -> std::borrow::Cow<'_, str> {
         return detail.get().into();
     }
     replace_lone_surrogates(detail.get())
-}
-
-/// An id for a call that came without one: legal on every wire, the same for the same response, and different in
-/// the next one.
-fn made_up_id(facts: &ResponseFacts, ordinal: usize) -> String {
-    let response = facts.response_id.as_deref().unwrap_or_default();
-    format!("call_{:012x}_{ordinal}", crate::hash::fnv1a(response.as_bytes()) >> 16)
 }

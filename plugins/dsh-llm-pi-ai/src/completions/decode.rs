@@ -5,144 +5,30 @@
 //! usage that was asked for or `[DONE]` has come, the response is over and the end of the connection is not awaited.
 
 use dsh_plugin_api::json::Raw;
-use dsh_plugin_api::sse::{SseEvent, SseParser};
+use dsh_plugin_api::sse::SseEvent;
 use dsh_plugin_api::vocab::{Failure, FailureCode, FinishReason, Target, Usage};
 use dsh_plugin_api::{Chunks, StreamEnd};
 use serde_json::value::RawValue;
 
 use super::blocks::Blocks;
-use super::errors;
+use crate::body::Answer as _;
 use crate::config::ApiName;
 use crate::envelope::{ResponseFacts, StopReason};
+use crate::errors;
 use crate::lenient::{count, elements, filled, is_object, members, members_of, repaired};
 use crate::refusal::{HeadFacts, excerpt};
 
-/// Longest part of a refusal's body that is looked at, in bytes.
-const REFUSAL_LIMIT: usize = 256 * 1024;
-/// How much of a body that holds no event is kept for its message, in bytes.
-const UNREAD_LIMIT: usize = 2048;
 /// Longest excerpt of an answer in a message, in characters.
 const EXCERPT_LIMIT: usize = 300;
 
 /// Decoder of one response.
-#[derive(Debug)]
-pub(crate) struct Decoder {
-    body: Body,
-    answer: Answer,
-}
+pub(crate) type Decoder = crate::body::Decoder<Answer>;
 
-#[derive(Debug)]
-enum Body {
-    /// Nothing but a byte-order mark and white space so far.
-    Unknown(Vec<u8>),
-    /// An event stream.
-    Events { parser: SseParser, seen: bool, unread: Vec<u8> },
-    /// A whole JSON answer.
-    Json(Vec<u8>),
-    /// The body of a status that is no success.
-    Refusal(Vec<u8>),
-}
-
-impl Decoder {
-    /// A decoder for a response to a request of this target. `asks_usage`: the request asked for usage in the stream.
-    pub(super) fn new(head: HeadFacts, target: &Target, asks_usage: bool) -> Self {
-        let refused = !(200..300).contains(&head.status);
-        let facts = ResponseFacts::new(ApiName::OpenaiCompletions, target.clone());
-        Self {
-            body: if refused { Body::Refusal(Vec::new()) } else { Body::Unknown(Vec::new()) },
-            answer: Answer { head, facts, asks_usage, blocks: Blocks::default(), ended: None, usage_at_end: false },
-        }
-    }
-
-    /// Takes the next bytes of the body.
-    pub(crate) fn feed(&mut self, bytes: &[u8], out: &mut Chunks) {
-        match &mut self.body {
-            Body::Refusal(body) => body.extend(bytes.iter().take(REFUSAL_LIMIT.saturating_sub(body.len()))),
-            Body::Json(body) => body.extend_from_slice(bytes),
-            Body::Events { parser, seen, unread } => {
-                let answer = &mut self.answer;
-                parser.feed(bytes, |event| {
-                    *seen = true;
-                    answer.event(&event, out);
-                });
-                if !*seen {
-                    unread.extend(bytes.iter().take(UNREAD_LIMIT.saturating_sub(unread.len())));
-                }
-            }
-            Body::Unknown(start) => {
-                start.extend_from_slice(bytes);
-                let Some(is_json) = looks_like_json(start) else { return forget_blanks(start) };
-                let start = std::mem::take(start);
-                if is_json {
-                    self.body = Body::Json(start);
-                } else {
-                    self.body = Body::Events { parser: SseParser::new(), seen: false, unread: Vec::new() };
-                    self.feed(&start, out);
-                }
-            }
-        }
-    }
-
-    /// The body is over.
-    pub(crate) fn finish(&mut self, end: &StreamEnd, out: &mut Chunks) {
-        let complete = *end == StreamEnd::Complete;
-        let answer = &mut self.answer;
-        match &mut self.body {
-            Body::Refusal(body) => {
-                let failure = errors::refused(&answer.head, body);
-                return out.fail(failure, None);
-            }
-            Body::Json(body) if complete => answer.whole(&String::from_utf8_lossy(body), out),
-            Body::Json(_) | Body::Unknown(_) => {}
-            Body::Events { parser, seen, unread } => {
-                if let Some(last) = parser.finish() {
-                    // Without its blank line an event counts only when nothing of it is missing.
-                    if last.data.trim() == "[DONE]" || members(&last.data, ["id"]).is_ok_and(|found| found.is_some()) {
-                        answer.event(&last, out);
-                    }
-                } else if complete && !*seen && has_text(unread) {
-                    let failure = errors::not_this_wire(&answer.head, unread);
-                    return out.fail(failure, None);
-                }
-            }
-        }
-        answer.end(end, out);
-    }
-
-    /// The host stops the response.
-    pub(crate) fn cancel(&self, out: &mut Chunks) {
-        let half = self.answer.partial_half();
-        out.fail_as_aborted(half);
-    }
-}
-
-/// True when JSON begins after a byte-order mark and white space, false when anything else does.
-fn looks_like_json(start: &[u8]) -> Option<bool> {
-    const MARK: &[u8] = b"\xef\xbb\xbf";
-    if start.len() < MARK.len() && MARK.starts_with(start) {
-        return None;
-    }
-    let rest = start.strip_prefix(MARK).unwrap_or(start);
-    let first = rest.iter().find(|byte| !byte.is_ascii_whitespace())?;
-    Some(matches!(first, b'{' | b'['))
-}
-
-/// Keeps of a white beginning what can still matter: whether the line that is open begins with white space. A server
-/// may keep a connection alive with any amount of it.
-fn forget_blanks(start: &mut Vec<u8>) {
-    if start.iter().all(u8::is_ascii_whitespace) {
-        let line_is_empty = matches!(start.last(), None | Some(b'\n' | b'\r'));
-        start.clear();
-        start.extend((!line_is_empty).then_some(b' '));
-    }
-}
-
-/// True when a body that holds no event holds more than comments and white space.
-fn has_text(unread: &[u8]) -> bool {
-    let text = String::from_utf8_lossy(unread);
-    text.trim_start_matches('\u{feff}')
-        .split(['\n', '\r'])
-        .any(|line| !line.trim().is_empty() && !line.starts_with(':') && !line.starts_with("event:"))
+/// A decoder for a response to a request of this target. `asks_usage`: the request asked for usage in the stream.
+pub(super) fn decoder(head: HeadFacts, target: &Target, asks_usage: bool) -> Decoder {
+    let facts = ResponseFacts::new(ApiName::OpenaiCompletions, target.clone());
+    let blocks = Blocks::default();
+    Decoder::new(Answer { head, facts, asks_usage, blocks, ended: None, usage_at_end: false })
 }
 
 /// How the provider says that the answer ended.
@@ -178,8 +64,9 @@ impl Ended {
 /// open.
 const USAGE_PATIENCE_MS: u32 = 3_000;
 
+/// The answer as far as it came.
 #[derive(Debug)]
-struct Answer {
+pub(crate) struct Answer {
     head: HeadFacts,
     facts: ResponseFacts,
     asks_usage: bool,
@@ -189,7 +76,11 @@ struct Answer {
     usage_at_end: bool,
 }
 
-impl Answer {
+impl crate::body::Answer for Answer {
+    fn head(&self) -> &HeadFacts {
+        &self.head
+    }
+
     fn event(&mut self, event: &SseEvent, out: &mut Chunks) {
         if out.is_finished() {
             return;
@@ -201,7 +92,7 @@ impl Answer {
         }
     }
 
-    /// A whole answer. Its end is the terminal mark.
+    /// Its end is the terminal mark.
     fn whole(&mut self, text: &str, out: &mut Chunks) {
         let text = text.trim_start_matches('\u{feff}').trim();
         match serde_json::from_str::<&RawValue>(text) {
@@ -226,6 +117,30 @@ impl Answer {
         }
     }
 
+    fn end(&mut self, end: &StreamEnd, out: &mut Chunks) {
+        if out.is_finished() {
+            return;
+        }
+        if self.ended.as_ref().is_some_and(|ended| !matches!(ended, Ended::Unknown(_))) {
+            return self.conclude(out);
+        }
+        let failure = match end {
+            StreamEnd::Complete => self.head.failure(
+                FailureCode::Transport,
+                "the stream ended before the provider said that the answer is complete",
+            ),
+            StreamEnd::Cut(how) => self.head.failure(FailureCode::Transport, format!("the connection broke: {how}")),
+            StreamEnd::TimedOut(what) => self.head.failure(FailureCode::Timeout, what.clone()),
+        };
+        self.fail(failure, out);
+    }
+
+    fn partial_half(&self) -> Option<Raw> {
+        self.blocks.any_started().then(|| self.facts.half(StopReason::Stop))
+    }
+}
+
+impl Answer {
     /// One object of the wire: a chunk of a stream, or the whole answer.
     fn object(&mut self, data: &str, event: &str, out: &mut Chunks) {
         let names = ["error", "id", "model", "usage", "choices"];
@@ -339,25 +254,6 @@ impl Answer {
         }
     }
 
-    /// The end of the bytes.
-    fn end(&mut self, end: &StreamEnd, out: &mut Chunks) {
-        if out.is_finished() {
-            return;
-        }
-        if self.ended.as_ref().is_some_and(|ended| !matches!(ended, Ended::Unknown(_))) {
-            return self.conclude(out);
-        }
-        let failure = match end {
-            StreamEnd::Complete => self.head.failure(
-                FailureCode::Transport,
-                "the stream ended before the provider said that the answer is complete",
-            ),
-            StreamEnd::Cut(how) => self.head.failure(FailureCode::Transport, format!("the connection broke: {how}")),
-            StreamEnd::TimedOut(what) => self.head.failure(FailureCode::Timeout, what.clone()),
-        };
-        self.fail(failure, out);
-    }
-
     /// Ends a response whose finish reason is known.
     fn conclude(&mut self, out: &mut Chunks) {
         self.blocks.close_all(out);
@@ -388,10 +284,5 @@ impl Answer {
     /// Ends the response with an error. What was streamed stays; blocks that are still open get no entry.
     fn fail(&self, failure: Failure, out: &mut Chunks) {
         out.fail(failure, self.partial_half());
-    }
-
-    /// The response half of a partial answer; none while there is no block.
-    fn partial_half(&self) -> Option<Raw> {
-        self.blocks.any_started().then(|| self.facts.half(StopReason::Stop))
     }
 }

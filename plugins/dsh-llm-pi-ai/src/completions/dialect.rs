@@ -2,11 +2,11 @@
 //! name of its route or its host. An unknown server is taken for the provider that invented the wire, short of what
 //! only that provider has.
 
-use super::ids::IdRule;
 use crate::config::{
     CacheControlFormat, CacheRetention, MaxTokensField, Model, Provider, ReasoningField, ThinkingFormat,
 };
 use crate::endpoint::Endpoint;
+use crate::ids::IdRule;
 
 /// Providers that are known to differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

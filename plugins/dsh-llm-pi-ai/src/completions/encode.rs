@@ -1,23 +1,18 @@
 //! From a request and its converted history to the HTTP request.
 
-use std::collections::BTreeSet;
-
 use dsh_plugin_api::Encoded;
-use dsh_plugin_api::adapter::header;
 use dsh_plugin_api::json::{Object, Raw, raw};
-use dsh_plugin_api::vocab::{Exchange, Failure, HeaderValue, HttpHeader, HttpRequest, Repair, Request, Target, Tool};
+use dsh_plugin_api::vocab::{Exchange, Failure, HttpRequest, Repair, Request, Target, Tool};
 use serde_json::json;
 
 use super::dialect::{CacheControl, Dialect};
 use super::messages::{History, Speaker, WireMessage};
-use super::names;
 use super::replay::Turn;
 use super::thinking;
 use crate::config::{Input, Model};
+use crate::effort;
 use crate::endpoint::Endpoint;
-
-/// Room that is left between the estimated prompt and the end of the window, in tokens.
-const SAFETY_TOKENS: u64 = 4096;
+use crate::request::{bearer, offered, output_limit};
 
 /// Where a request goes.
 pub(super) struct Destination<'a> {
@@ -35,11 +30,11 @@ pub(super) struct Destination<'a> {
 /// `UNSUPPORTED` for a reasoning effort that the model does not have.
 pub(super) fn encode(request: &Request, history: Vec<Turn>, to: &Destination<'_>) -> Result<Encoded, Failure> {
     let Destination { model, dialect, .. } = to;
-    let thinking = thinking::of(request.reasoning_effort.as_deref(), model, to.target)?;
+    let thinking = effort::of(request.reasoning_effort.as_deref(), model, to.target)?;
     let instructions = if model.reasoning && dialect.developer_role { Speaker::Developer } else { Speaker::System };
     let (mut messages, repairs) = messages(request, history, to, instructions);
     let offered = offered(&request.tools);
-    let limit = output_limit(request, model, &messages, &offered);
+    let limit = output_limit(request, model, messages.iter().map(WireMessage::size), &offered);
     if let Some(cache) = dialect.cache_control {
         mark_for_cache(&mut messages, cache);
     }
@@ -77,7 +72,7 @@ pub(super) fn encode(request: &Request, history: Vec<Turn>, to: &Destination<'_>
     let http = HttpRequest {
         method: "POST".to_owned(),
         url: to.endpoint.url("/chat/completions"),
-        headers: headers(to.credential),
+        headers: bearer(to.credential),
         body: raw(&body),
     };
     Ok(Encoded { exchange: Exchange::Http(http), repairs })
@@ -98,37 +93,6 @@ fn messages(
         history.push(position, turn);
     }
     history.finish()
-}
-
-fn headers(credential: Option<&str>) -> Vec<HttpHeader> {
-    let mut headers = vec![header("accept", "text/event-stream, application/json")];
-    if let Some(reference) = credential {
-        let value = HeaderValue::Credential { reference: reference.to_owned(), prefix: "Bearer ".to_owned() };
-        headers.push(HttpHeader { name: "authorization".to_owned(), value });
-    }
-    headers
-}
-
-/// The output limit: what the request or the model says, cut to what fits the window beside the prompt.
-fn output_limit(request: &Request, model: &Model, messages: &[WireMessage], tools: &[&Tool]) -> Option<u64> {
-    let wanted = request.max_tokens.or(model.max_tokens).filter(|limit| *limit > 0)?;
-    let Some(window) = model.context_window.filter(|window| *window > 0) else { return Some(wanted) };
-    let tokens = |characters: usize| characters.div_ceil(4) as u64;
-    let prompt: u64 = messages.iter().map(|message| tokens(message.size())).sum();
-    let tools = if tools.is_empty() { 0 } else { tokens(compact(&raw(tools)).encode_utf16().count()) };
-    let room = window.saturating_sub(prompt).saturating_sub(tools).saturating_sub(SAFETY_TOKENS);
-    Some(wanted.min(room.max(1)))
-}
-
-/// Tools with a legal name; of several with the same name the first, since servers refuse a list in which one repeats.
-fn offered(tools: &[Tool]) -> Vec<&Tool> {
-    let mut names = BTreeSet::new();
-    tools.iter().filter(|tool| names::is_legal(&tool.name) && names.insert(tool.name.as_str())).collect()
-}
-
-/// JSON without the white space between its tokens, so that the estimate does not depend on who wrote a schema.
-fn compact(json: &Raw) -> String {
-    serde_json::from_str::<serde_json::Value>(json.get()).map_or_else(|_| json.get().to_owned(), |v| v.to_string())
 }
 
 fn tools(offered: &[&Tool], dialect: &Dialect) -> Raw {

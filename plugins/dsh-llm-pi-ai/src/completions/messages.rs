@@ -6,18 +6,13 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::dialect::{CacheControl, Dialect};
-use super::ids::CallIds;
-use super::names::legal_name;
 use super::replay::{Call, Carrier, Part, Turn};
 use crate::config::ReasoningField;
-use crate::lenient::is_object_text;
+use crate::ids::CallIds;
+use crate::names::legal_name;
+use crate::notes::{IMAGE_OMITTED, IMAGE_UNAVAILABLE, NO_OUTPUT, SEE_IMAGE, TOOL_IMAGE_OMITTED, TOOL_IMAGES};
+use crate::request::{IMAGE_SIZE, arguments, size};
 
-const IMAGE_OMITTED: &str = "(image omitted: model does not support images)";
-const TOOL_IMAGE_OMITTED: &str = "(tool image omitted: model does not support images)";
-const IMAGE_UNAVAILABLE: &str = "(image omitted: its data is not available)";
-const TOOL_IMAGES: &str = "Attached image(s) from tool result:";
-const SEE_IMAGE: &str = "(see attached image)";
-const NO_OUTPUT: &str = "(no tool output)";
 /// Stands where a dialect wants an assistant message between tool results and the user.
 const RESULTS_SEEN: &str = "I have processed the tool results.";
 /// Stands where a dialect wants the user to speak first.
@@ -100,17 +95,17 @@ impl WireMessage {
     pub fn size(&self) -> usize {
         let content = match &self.content {
             Content::None => 0,
-            Content::Text(text) => text.encode_utf16().count(),
+            Content::Text(text) => size(text),
             Content::Parts(parts) => parts
                 .iter()
                 .map(|part| match part {
-                    ContentPart::Text { text, .. } => text.encode_utf16().count(),
-                    ContentPart::Image(_) => 4800,
+                    ContentPart::Text { text, .. } => size(text),
+                    ContentPart::Image(_) => IMAGE_SIZE,
                 })
                 .sum(),
         };
-        let calls: usize = self.calls.iter().map(|call| call.name.len() + call.arguments.encode_utf16().count()).sum();
-        let reasoning = self.reasoning.as_ref().map_or(0, |(_, text)| text.encode_utf16().count());
+        let calls: usize = self.calls.iter().map(|call| call.name.len() + size(&call.arguments)).sum();
+        let reasoning = self.reasoning.as_ref().map_or(0, |(_, text)| size(text));
         let details: usize = self.details.iter().map(|detail| detail.get().len()).sum();
         content + calls + reasoning + details
     }
@@ -303,7 +298,8 @@ impl<'a> History<'a> {
     }
 
     fn system(&mut self, parts: Vec<Part>) {
-        let texts = parts.into_iter().filter_map(|part| if let Part::Text(text) = part { Some(text) } else { None });
+        let texts =
+            parts.into_iter().filter_map(|part| if let Part::Text { text, .. } = part { Some(text) } else { None });
         let text = texts.collect::<Vec<_>>().join("\n\n");
         if !text.is_empty() {
             self.flush_images();
@@ -316,7 +312,7 @@ impl<'a> History<'a> {
         let mut said = Vec::new();
         for part in parts {
             match part {
-                Part::Result { call_id, content } => self.result(position, &call_id, content),
+                Part::Result { call_id, content, .. } => self.result(position, &call_id, content),
                 other => said.push(other),
             }
         }
@@ -331,7 +327,7 @@ impl<'a> History<'a> {
         let mut content: Vec<ContentPart> = Vec::new();
         for part in parts {
             let next = match part {
-                Part::Text(text) => ContentPart::text(text),
+                Part::Text { text, .. } => ContentPart::text(text),
                 Part::Image(image) => self.image(position, &image, omitted),
                 Part::Reasoning { .. } | Part::Call(_) | Part::Result { .. } => continue,
             };
@@ -390,7 +386,7 @@ impl<'a> History<'a> {
         let mut details = Vec::new();
         for part in parts {
             match part {
-                Part::Text(piece) => text.push_str(&piece),
+                Part::Text { text: piece, .. } => text.push_str(&piece),
                 Part::Reasoning { text, carrier } => thoughts.push((text, carrier)),
                 Part::Call(call) => calls.push(call),
                 Part::Image(_) | Part::Result { .. } => {}
@@ -474,19 +470,15 @@ impl<'a> History<'a> {
         if id != call.id {
             self.repaired(position, "call-id-rewritten");
         }
-        let arguments = if call.arguments.trim().is_empty() {
-            "{}".to_owned()
-        } else if is_object_text(&call.arguments) {
-            replace_lone_surrogates(&call.arguments).into_owned()
-        } else {
+        let arguments = arguments(&call.arguments).unwrap_or_else(|| {
             self.repaired(position, "arguments-emptied");
             "{}".to_owned()
-        };
+        });
         let clean = |detail: Raw| match replace_lone_surrogates(detail.get()) {
             std::borrow::Cow::Borrowed(_) => Some(detail),
             std::borrow::Cow::Owned(text) => serde_json::value::RawValue::from_string(text).ok(),
         };
-        details.extend(call.details.into_iter().filter_map(clean));
+        details.extend(call.carrier.into_iter().filter_map(clean));
         WireCall { id, name, arguments }
     }
 }

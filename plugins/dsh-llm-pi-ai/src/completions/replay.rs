@@ -1,70 +1,31 @@
-//! One message of the history in this wire's words, with and without its replay metadata.
-//!
-//! Metadata of this wire: a reasoning block's `thinkingSignature` is the name of the field that the reasoning came
+//! What this wire carries along with its blocks: a reasoning block's `thinkingSignature` is the name of the field that the reasoning came
 //! in, or the JSON array of its `reasoning_details`; a tool call's `thoughtSignature` is the JSON of the reasoning
 //! detail (or an array of them) that belongs to that call.
 
 use dsh_plugin_api::json::{self, Object, Raw, raw};
-use dsh_plugin_api::vocab::{AssistantMessage, Block, Image, InvalidReplay, Message, ReplayEnvelope, Role};
+use dsh_plugin_api::vocab::InvalidReplay;
 
 use crate::config::ApiName;
-use crate::envelope::{self, Entry, invalid};
+use crate::envelope::{Entry, StoredEntry, invalid};
+use crate::turn::Carriers;
 
 /// The fields that servers of this wire send reasoning in, the one that wins first.
 pub(super) const REASONING_FIELDS: [&str; 3] = ["reasoning_content", "reasoning", "reasoning_text"];
 
+/// What this wire carries along with its blocks.
+#[derive(Debug, Clone)]
+pub(crate) enum Completions {}
+
 /// One message.
-#[derive(Debug, Clone)]
-pub(crate) struct Turn {
-    /// Who speaks.
-    pub(super) role: Role,
-    /// What is said, in order.
-    pub(super) parts: Vec<Part>,
-}
-
+pub(crate) type Turn = crate::turn::Turn<Completions>;
 /// One block.
-#[derive(Debug, Clone)]
-pub(super) enum Part {
-    /// Text that is not blank.
-    Text(String),
-    /// An image.
-    Image(Image),
-    /// Reasoning; only in native turns.
-    Reasoning {
-        /// Its text.
-        text: String,
-        /// How it goes back.
-        carrier: Carrier,
-    },
-    /// A tool call.
-    Call(Call),
-    /// The result of a tool call.
-    Result {
-        /// Id of the call, as in the history.
-        call_id: String,
-        /// Text and images.
-        content: Vec<Part>,
-    },
-}
-
-/// A tool call.
-#[derive(Debug, Clone)]
-pub(super) struct Call {
-    /// Id as in the history.
-    pub id: String,
-    /// Name of the tool.
-    pub name: String,
-    /// JSON text; blank stands for `{}`.
-    pub arguments: String,
-    /// Reasoning details that belong to it; only in native turns.
-    pub details: Vec<Raw>,
-    /// True when this server made the id.
-    pub native: bool,
-}
+pub(super) type Part = crate::turn::Part<Completions>;
+/// A tool call; its carrier is the reasoning details that belong to it.
+pub(super) type Call = crate::turn::Call<Completions>;
 
 /// How a server wants its reasoning back.
 #[derive(Debug, Clone)]
-pub(super) enum Carrier {
+pub(crate) enum Carrier {
     /// It did not say.
     Unknown,
     /// In the field that it came in.
@@ -73,59 +34,22 @@ pub(super) enum Carrier {
     Details(Vec<Raw>),
 }
 
-/// Converts a message of any origin. Reasoning and metadata are left out.
-pub(super) fn foreign(message: &Message) -> Turn {
-    let parts = message.content.iter().filter_map(|block| plain(block, message.role, false)).collect();
-    Turn { role: message.role, parts }
-}
+impl Carriers for Completions {
+    const API: ApiName = ApiName::OpenaiCompletions;
+    type Text = ();
+    type Reasoning = Carrier;
+    type Call = Vec<Raw>;
 
-/// Converts a message with its metadata.
-///
-/// # Errors
-///
-/// Names the member that this adapter would not have written.
-pub(super) fn restore(message: &AssistantMessage, envelope: &ReplayEnvelope) -> Result<Turn, InvalidReplay> {
-    let entries = envelope::entries(message, envelope, ApiName::OpenaiCompletions)?;
-    let mut parts = Vec::with_capacity(entries.len());
-    for (at, (block, entry)) in message.content.iter().zip(entries).enumerate() {
-        parts.extend(match block {
-            Block::Reasoning(text) => {
-                let carrier = entry.thinking_signature.map_or(Ok(Carrier::Unknown), |text| carrier(at, &text))?;
-                Some(Part::Reasoning { text: text.clone(), carrier })
-            }
-            Block::ToolCall { id, name, arguments } => {
-                let details = entry.thought_signature.map_or(Ok(Vec::new()), |text| call_details(at, &text))?;
-                Some(Part::Call(Call {
-                    id: id.clone(),
-                    name: name.clone(),
-                    arguments: arguments.clone(),
-                    details,
-                    native: true,
-                }))
-            }
-            other => plain(other, message.role, true),
-        });
+    fn text(_: usize, _: &StoredEntry) -> Result<(), InvalidReplay> {
+        Ok(())
     }
-    Ok(Turn { role: message.role, parts })
-}
 
-/// A block without metadata; `None` for what this wire cannot say in that role.
-fn plain(block: &Block, role: Role, native: bool) -> Option<Part> {
-    match block {
-        Block::Text(text) => (!text.trim().is_empty()).then(|| Part::Text(text.clone())),
-        Block::Image(image) => (role != Role::Assistant).then(|| Part::Image(image.clone())),
-        Block::ToolCall { id, name, arguments } if role == Role::Assistant => Some(Part::Call(Call {
-            id: id.clone(),
-            name: name.clone(),
-            arguments: arguments.clone(),
-            details: Vec::new(),
-            native,
-        })),
-        Block::ToolResult { tool_call_id, content, .. } if role == Role::User => Some(Part::Result {
-            call_id: tool_call_id.clone(),
-            content: content.iter().filter_map(|block| plain(block, role, false)).collect(),
-        }),
-        Block::ToolCall { .. } | Block::ToolResult { .. } | Block::Reasoning(_) | Block::Other(_) => None,
+    fn reasoning(at: usize, entry: &StoredEntry) -> Result<Carrier, InvalidReplay> {
+        entry.thinking_signature.as_ref().map_or(Ok(Carrier::Unknown), |signature| carrier(at, signature))
+    }
+
+    fn call(at: usize, entry: &StoredEntry) -> Result<Vec<Raw>, InvalidReplay> {
+        entry.thought_signature.as_ref().map_or(Ok(Vec::new()), |signature| call_details(at, signature))
     }
 }
 
@@ -177,7 +101,7 @@ pub(super) fn call_entry(details: &[&Object]) -> Raw {
 
 #[cfg(test)]
 mod tests {
-    use dsh_plugin_api::vocab::Source;
+    use dsh_plugin_api::vocab::{Block, Message, ReplayEnvelope, Role, Source};
     use serde_json::{Value, json};
 
     use super::*;
@@ -201,18 +125,18 @@ mod tests {
     }
 
     fn restored(state: &Value) -> Result<Turn, InvalidReplay> {
-        restore(&message(), &ReplayEnvelope::parse(&raw(state))?)
+        Turn::restore(&message(), &ReplayEnvelope::parse(&raw(state))?)
     }
 
     #[test]
     fn a_sound_state_is_restored_with_its_carriers() {
         let turn = restored(&state()).unwrap();
-        let [Part::Reasoning { carrier: Carrier::Field("reasoning"), .. }, Part::Text(_), Part::Call(call)] =
+        let [Part::Reasoning { carrier: Carrier::Field("reasoning"), .. }, Part::Text { .. }, Part::Call(call)] =
             &turn.parts[..]
         else {
             panic!("{turn:?}")
         };
-        assert_eq!(call.details[0].get(), r#"{"type":"reasoning.encrypted","data":"x"}"#);
+        assert_eq!(call.carrier[0].get(), r#"{"type":"reasoning.encrypted","data":"x"}"#);
     }
 
     #[test]
@@ -280,7 +204,7 @@ mod tests {
         let mut message = message();
         message.content.push(Block::Text(" \n".into()));
         message.content.push(Block::Other(raw(&json!({"type": "chart"}))));
-        let turn = foreign(&message);
-        assert!(matches!(&turn.parts[..], [Part::Text(_), Part::Call(Call { native: false, .. })]), "{turn:?}");
+        let turn = Turn::foreign(&message);
+        assert!(matches!(&turn.parts[..], [Part::Text { .. }, Part::Call(Call { native: false, .. })]), "{turn:?}");
     }
 }

@@ -1,67 +1,11 @@
 //! How thinking is switched, by dialect.
 
 use dsh_plugin_api::json::{Object, raw};
-use dsh_plugin_api::vocab::{Failure, FailureCode, Target};
 use serde_json::{Map, Value, json};
 
 use super::dialect::Dialect;
-use crate::config::{Level, LevelSpelling, Model, ThinkingFormat};
-
-/// The level that a request asks for, in the model's spelling.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Thinking {
-    /// The model does not think; nothing is sent.
-    Unavailable,
-    /// Off, in the model's spelling where it has one.
-    Off(Off),
-    /// On. `mapped`: the manifest spells the level.
-    On { effort: String, mapped: bool },
-}
-
-/// What the manifest says about `off`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Off {
-    /// Nothing.
-    Unnamed,
-    /// It has a spelling.
-    Named(String),
-    /// The model always thinks.
-    Impossible,
-}
-
-/// Reads the requested effort.
-///
-/// # Errors
-///
-/// `UNSUPPORTED` for a level that the model does not have; the levels that it has are named.
-pub(super) fn of(effort: Option<&str>, model: &Model, target: &Target) -> Result<Thinking, Failure> {
-    if !model.reasoning {
-        return Ok(Thinking::Unavailable);
-    }
-    let spelling = |level: Level| model.thinking_level_map.get(&level);
-    let effort = effort.map(str::trim).filter(|effort| !effort.is_empty() && *effort != Level::Off.name());
-    let Some(effort) = effort else {
-        return Ok(Thinking::Off(match spelling(Level::Off) {
-            None => Off::Unnamed,
-            Some(LevelSpelling::Name(name)) => Off::Named(name.clone()),
-            Some(LevelSpelling::Switch(_)) => Off::Impossible,
-        }));
-    };
-    let supported = |level: &Level| match spelling(*level) {
-        None => !matches!(level, Level::Xhigh | Level::Max),
-        Some(LevelSpelling::Name(_)) => true,
-        Some(LevelSpelling::Switch(_)) => false,
-    };
-    let level = Level::ALL.into_iter().find(|level| level.name() == effort).filter(supported).ok_or_else(|| {
-        let levels = Level::ALL.into_iter().filter(supported).map(Level::name).collect::<Vec<_>>().join(", ");
-        let message = format!("{target} has no reasoning effort {effort:?}; it takes {levels}");
-        Failure::new(FailureCode::Unsupported, message)
-    })?;
-    Ok(match spelling(level) {
-        Some(LevelSpelling::Name(name)) => Thinking::On { effort: name.clone(), mapped: true },
-        _ => Thinking::On { effort: level.name().to_owned(), mapped: false },
-    })
-}
+use crate::config::ThinkingFormat;
+use crate::effort::{Off, Thinking};
 
 /// Adds the members that switch thinking.
 pub(super) fn apply(body: &mut Object, thinking: &Thinking, dialect: &Dialect, kwargs: Option<&Map<String, Value>>) {
@@ -128,7 +72,7 @@ pub(super) fn apply(body: &mut Object, thinking: &Thinking, dialect: &Dialect, k
             return;
         }
         ThinkingFormat::AntLing => {
-            if let Thinking::On { effort, mapped: true } = thinking {
+            if let Thinking::On { effort, mapped: true, .. } = thinking {
                 set("reasoning", json!({"effort": effort}));
             }
             return;

@@ -6,7 +6,7 @@ const MAX: usize = 64;
 const HASH_LENGTH: usize = 8;
 
 /// True for a name that the wire takes.
-pub(super) fn is_legal(name: &str) -> bool {
+pub(crate) fn is_legal(name: &str) -> bool {
     (1..=MAX).contains(&name.len()) && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
 }
 
@@ -14,7 +14,7 @@ pub(super) fn is_legal(name: &str) -> bool {
 ///
 /// This is for calls in the history. A tool with an illegal name is not offered, since the model would call it by a
 /// name that the host does not know.
-pub(super) fn legal_name(name: &str) -> String {
+pub(crate) fn legal_name(name: &str) -> String {
     if is_legal(name) {
         return name.to_owned();
     }

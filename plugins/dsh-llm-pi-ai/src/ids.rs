@@ -12,7 +12,7 @@ const HASH_LENGTH: usize = 12;
 
 /// What a server takes as an id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct IdRule {
+pub(crate) struct IdRule {
     /// Longest id, in characters.
     max: usize,
     /// Mistral takes exactly nine letters or digits.
@@ -58,7 +58,7 @@ impl IdRule {
 
 /// The ids of one request.
 #[derive(Debug)]
-pub(super) struct CallIds {
+pub(crate) struct CallIds {
     rule: IdRule,
     taken: BTreeSet<String>,
     /// Calls of the latest assistant message that are not answered yet.
@@ -67,7 +67,7 @@ pub(super) struct CallIds {
 
 /// A call that waits for its result.
 #[derive(Debug, Clone)]
-pub(super) struct OpenCall {
+pub(crate) struct OpenCall {
     original: String,
     /// Id on the wire.
     pub id: String,

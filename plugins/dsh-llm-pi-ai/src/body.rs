@@ -1,0 +1,149 @@
+//! The body of a response, whatever its wire: an event stream, a whole JSON answer, or a refusal.
+
+use dsh_plugin_api::json::Raw;
+use dsh_plugin_api::sse::{SseEvent, SseParser};
+use dsh_plugin_api::{Chunks, StreamEnd};
+
+use crate::errors;
+use crate::lenient::members;
+use crate::refusal::HeadFacts;
+
+/// Longest part of a refusal's body that is looked at, in bytes.
+const REFUSAL_LIMIT: usize = 256 * 1024;
+/// How much of a body that holds no event is kept for its message, in bytes.
+const UNREAD_LIMIT: usize = 2048;
+
+/// What a wire makes of the events of a response, or of a whole JSON answer.
+pub(crate) trait Answer {
+    /// The head of the response.
+    fn head(&self) -> &HeadFacts;
+
+    /// Takes an event. After the finish chunk it is to do nothing.
+    fn event(&mut self, event: &SseEvent, out: &mut Chunks);
+
+    /// Takes the text of a complete body that is JSON instead of an event stream.
+    fn whole(&mut self, text: &str, out: &mut Chunks);
+
+    /// The bytes are over: ends the response where that is not done yet.
+    fn end(&mut self, end: &StreamEnd, out: &mut Chunks);
+
+    /// The response half of a partial answer; none while there is no block.
+    fn partial_half(&self) -> Option<Raw>;
+}
+
+/// Decoder of one response.
+#[derive(Debug)]
+pub(crate) struct Decoder<A> {
+    body: Body,
+    answer: A,
+}
+
+#[derive(Debug)]
+enum Body {
+    /// Nothing but a byte-order mark and white space so far.
+    Unknown(Vec<u8>),
+    /// An event stream.
+    Events { parser: SseParser, seen: bool, unread: Vec<u8> },
+    /// A whole JSON answer.
+    Json(Vec<u8>),
+    /// The body of a status that is no success.
+    Refusal(Vec<u8>),
+}
+
+impl<A: Answer> Decoder<A> {
+    /// A decoder that has seen the head.
+    pub fn new(answer: A) -> Self {
+        let refused = !(200..300).contains(&answer.head().status);
+        Self { body: if refused { Body::Refusal(Vec::new()) } else { Body::Unknown(Vec::new()) }, answer }
+    }
+
+    /// Takes the next bytes of the body.
+    pub fn feed(&mut self, bytes: &[u8], out: &mut Chunks) {
+        match &mut self.body {
+            Body::Refusal(body) => body.extend(bytes.iter().take(REFUSAL_LIMIT.saturating_sub(body.len()))),
+            Body::Json(body) => body.extend_from_slice(bytes),
+            Body::Events { parser, seen, unread } => {
+                let answer = &mut self.answer;
+                parser.feed(bytes, |event| {
+                    *seen = true;
+                    answer.event(&event, out);
+                });
+                if !*seen {
+                    unread.extend(bytes.iter().take(UNREAD_LIMIT.saturating_sub(unread.len())));
+                }
+            }
+            Body::Unknown(start) => {
+                start.extend_from_slice(bytes);
+                let Some(is_json) = looks_like_json(start) else { return forget_blanks(start) };
+                let start = std::mem::take(start);
+                if is_json {
+                    self.body = Body::Json(start);
+                } else {
+                    self.body = Body::Events { parser: SseParser::new(), seen: false, unread: Vec::new() };
+                    self.feed(&start, out);
+                }
+            }
+        }
+    }
+
+    /// The body is over.
+    pub fn finish(&mut self, end: &StreamEnd, out: &mut Chunks) {
+        let complete = *end == StreamEnd::Complete;
+        let answer = &mut self.answer;
+        match &mut self.body {
+            Body::Refusal(body) => {
+                let failure = errors::refused(answer.head(), body);
+                return out.fail(failure, None);
+            }
+            Body::Json(body) if complete => answer.whole(&String::from_utf8_lossy(body), out),
+            Body::Json(_) | Body::Unknown(_) => {}
+            Body::Events { parser, seen, unread } => {
+                if let Some(last) = parser.finish() {
+                    // Without its blank line an event counts only when nothing of it is missing.
+                    if last.data.trim() == "[DONE]" || members(&last.data, ["id"]).is_ok_and(|found| found.is_some()) {
+                        answer.event(&last, out);
+                    }
+                } else if complete && !*seen && has_text(unread) {
+                    let failure = errors::not_this_wire(answer.head(), unread);
+                    return out.fail(failure, None);
+                }
+            }
+        }
+        answer.end(end, out);
+    }
+
+    /// The host stops the response.
+    pub fn cancel(&self, out: &mut Chunks) {
+        let half = self.answer.partial_half();
+        out.fail_as_aborted(half);
+    }
+}
+
+/// True when JSON begins after a byte-order mark and white space, false when anything else does.
+fn looks_like_json(start: &[u8]) -> Option<bool> {
+    const MARK: &[u8] = b"\xef\xbb\xbf";
+    if start.len() < MARK.len() && MARK.starts_with(start) {
+        return None;
+    }
+    let rest = start.strip_prefix(MARK).unwrap_or(start);
+    let first = rest.iter().find(|byte| !byte.is_ascii_whitespace())?;
+    Some(matches!(first, b'{' | b'['))
+}
+
+/// Keeps of a white beginning what can still matter: whether the line that is open begins with white space. A server
+/// may keep a connection alive with any amount of it.
+fn forget_blanks(start: &mut Vec<u8>) {
+    if start.iter().all(u8::is_ascii_whitespace) {
+        let line_is_empty = matches!(start.last(), None | Some(b'\n' | b'\r'));
+        start.clear();
+        start.extend((!line_is_empty).then_some(b' '));
+    }
+}
+
+/// True when a body that holds no event holds more than comments and white space.
+fn has_text(unread: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(unread);
+    text.trim_start_matches('\u{feff}')
+        .split(['\n', '\r'])
+        .any(|line| !line.trim().is_empty() && !line.starts_with(':') && !line.starts_with("event:"))
+}
