@@ -25,6 +25,7 @@ pub mod abi;
 pub mod adapter;
 mod chunks;
 pub mod json;
+pub mod kit;
 pub mod sse;
 pub mod vocab;
 

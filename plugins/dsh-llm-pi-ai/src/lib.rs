@@ -9,24 +9,15 @@
 pub mod config;
 
 mod anthropic;
-mod body;
 mod completions;
 mod effort;
-mod endpoint;
 mod envelope;
-mod errors;
 mod google;
-mod hash;
-mod ids;
-mod lenient;
 mod mistral;
-mod names;
 mod notes;
-mod refusal;
 mod request;
 mod responses;
 mod route;
-mod streaming;
 mod turn;
 
 use std::collections::BTreeMap;
@@ -39,7 +30,7 @@ use dsh_plugin_api::vocab::{
 use dsh_plugin_api::{Adapter, Chunks, ConfigError, Encoded, ResponseHead, StreamEnd};
 
 use config::{ApiName, Config, Input, Model, Provider};
-use endpoint::Endpoint;
+use dsh_plugin_api::kit::endpoint::Endpoint;
 use route::Route;
 
 dsh_plugin_api::export_adapter!(PiAi);
@@ -242,7 +233,7 @@ impl dsh_plugin_api::Decoder for Decoder {
     }
 
     fn cancel(&mut self, out: &mut Chunks) {
-        match &self.0 {
+        match &mut self.0 {
             WireDecoder::Completions(decoder) => decoder.cancel(out),
             WireDecoder::Responses(decoder) => decoder.cancel(out),
             WireDecoder::Anthropic(decoder) => decoder.cancel(out),

@@ -7,8 +7,8 @@ use dsh_plugin_api::json::{Raw, raw, replace_lone_surrogates};
 use dsh_plugin_api::vocab::{HeaderValue, HttpHeader, Request, Tool};
 
 use crate::config::Model;
-use crate::lenient::is_object_text;
-use crate::names;
+use dsh_plugin_api::kit::lenient::is_object_text;
+use dsh_plugin_api::kit::names;
 
 /// Room that is left between the estimated prompt and the end of the window, in tokens.
 const SAFETY_TOKENS: u64 = 4096;

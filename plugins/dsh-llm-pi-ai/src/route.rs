@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use crate::config::{Model, Provider};
-use crate::endpoint::Endpoint;
+use dsh_plugin_api::kit::endpoint::Endpoint;
 
 /// A route of any wire.
 #[derive(Debug)]

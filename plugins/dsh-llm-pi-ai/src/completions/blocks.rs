@@ -12,8 +12,8 @@ use serde_json::value::RawValue;
 use super::details::{Details, detail_text};
 use super::replay::{REASONING_FIELDS, call_entry, reasoning_entry, text_entry};
 use crate::envelope::ResponseFacts;
-use crate::lenient::{count, elements, filled, is_object_text, is_string, members_of};
-use crate::streaming::{flush, made_up_id, says_something};
+use dsh_plugin_api::kit::lenient::{count, elements, filled, is_object_text, is_string, members_of};
+use dsh_plugin_api::kit::streaming::{flush, made_up_id, says_something};
 
 /// The blocks of one answer.
 #[derive(Debug, Default)]
@@ -196,7 +196,8 @@ impl Blocks {
         let arguments = arguments.map(RawValue::get).unwrap_or_default();
         let place = self.place_of(key, &id, &name, arguments).unwrap_or_else(|| {
             self.close_open(out);
-            let id = if id.is_empty() { made_up_id(facts, self.calls.count) } else { id.clone() };
+            let id =
+                if id.is_empty() { made_up_id(facts.response_id.as_deref(), self.calls.count) } else { id.clone() };
             let place = self.blocks.len();
             self.calls.count += 1;
             self.calls.last = Some(place);

@@ -11,18 +11,18 @@ use dsh_plugin_api::{Chunks, StreamEnd};
 use serde_json::value::RawValue;
 
 use super::blocks::Blocks;
-use crate::body::Answer as _;
 use crate::config::ApiName;
 use crate::envelope::{ResponseFacts, StopReason};
-use crate::errors;
-use crate::lenient::{count, elements, filled, is_object, members, members_of, repaired};
-use crate::refusal::{HeadFacts, excerpt};
+use dsh_plugin_api::kit::body::Answer as _;
+use dsh_plugin_api::kit::errors;
+use dsh_plugin_api::kit::head::{HeadFacts, excerpt};
+use dsh_plugin_api::kit::lenient::{count, elements, filled, is_object, members, members_of, repaired};
 
 /// Longest excerpt of an answer in a message, in characters.
 const EXCERPT_LIMIT: usize = 300;
 
 /// Decoder of one response.
-pub(crate) type Decoder = crate::body::Decoder<Answer>;
+pub(crate) type Decoder = dsh_plugin_api::kit::body::BodyDecoder<Answer>;
 
 /// A decoder for a response to a request of this target. `asks_usage`: the request asked for usage in the stream.
 pub(super) fn decoder(head: HeadFacts, target: &Target, asks_usage: bool) -> Decoder {
@@ -76,7 +76,7 @@ pub(crate) struct Answer {
     usage_at_end: bool,
 }
 
-impl crate::body::Answer for Answer {
+impl dsh_plugin_api::kit::body::Answer for Answer {
     fn head(&self) -> &HeadFacts {
         &self.head
     }

@@ -6,7 +6,7 @@
 use dsh_plugin_api::json::{Object, Raw};
 use serde_json::value::RawValue;
 
-use crate::lenient::{is_string, members_of};
+use dsh_plugin_api::kit::lenient::{is_string, members_of};
 
 /// The details of one reasoning block, fragments joined.
 #[derive(Debug, Default)]

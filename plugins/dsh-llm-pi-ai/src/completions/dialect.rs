@@ -5,8 +5,8 @@
 use crate::config::{
     CacheControlFormat, CacheRetention, MaxTokensField, Model, Provider, ReasoningField, ThinkingFormat,
 };
-use crate::endpoint::Endpoint;
-use crate::ids::IdRule;
+use dsh_plugin_api::kit::endpoint::Endpoint;
+use dsh_plugin_api::kit::ids::IdRule;
 
 /// Providers that are known to differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

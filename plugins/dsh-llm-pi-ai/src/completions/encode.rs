@@ -11,8 +11,8 @@ use super::replay::Turn;
 use super::thinking;
 use crate::config::{Input, Model};
 use crate::effort;
-use crate::endpoint::Endpoint;
 use crate::request::{bearer, offered, output_limit};
+use dsh_plugin_api::kit::endpoint::Endpoint;
 
 /// Where a request goes.
 pub(super) struct Destination<'a> {

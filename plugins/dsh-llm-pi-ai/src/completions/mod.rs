@@ -20,9 +20,9 @@ use dsh_plugin_api::{ConfigError, Encoded, ResponseHead};
 pub(crate) use decode::Decoder;
 pub(crate) use replay::Turn;
 
-use crate::refusal::HeadFacts;
 use crate::route::Route;
 use dialect::Dialect;
+use dsh_plugin_api::kit::head::HeadFacts;
 use encode::Destination;
 
 /// Checks what only this wire reads.

@@ -10,8 +10,8 @@ use dsh_plugin_api::{Encoded, ResponseHead};
 pub(crate) use decode::Decoder;
 pub(crate) use replay::Turn;
 
-use crate::refusal::HeadFacts;
 use crate::route::Route;
+use dsh_plugin_api::kit::head::HeadFacts;
 
 /// See `Adapter::encode`.
 pub(crate) fn encode(route: &Route, request: &Request, history: Vec<Turn>, to: &Target) -> Result<Encoded, Failure> {

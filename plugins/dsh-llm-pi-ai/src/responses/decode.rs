@@ -7,10 +7,10 @@ use dsh_plugin_api::{Chunks, StreamEnd};
 
 use crate::config::ApiName;
 use crate::envelope::ResponseFacts;
-use crate::refusal::HeadFacts;
+use dsh_plugin_api::kit::head::HeadFacts;
 
 /// Decoder of one response.
-pub(crate) type Decoder = crate::body::Decoder<Answer>;
+pub(crate) type Decoder = dsh_plugin_api::kit::body::BodyDecoder<Answer>;
 
 /// A decoder for a response to a request of this target.
 pub(super) fn decoder(head: HeadFacts, target: &Target) -> Decoder {
@@ -25,7 +25,7 @@ pub(crate) struct Answer {
     facts: ResponseFacts,
 }
 
-impl crate::body::Answer for Answer {
+impl dsh_plugin_api::kit::body::Answer for Answer {
     fn head(&self) -> &HeadFacts {
         &self.head
     }

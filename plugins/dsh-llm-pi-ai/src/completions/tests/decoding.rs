@@ -181,7 +181,7 @@ fn calls_without_ids_get_legal_ones_that_differ() {
     let made: Vec<_> = calls(&decode(&body)).into_iter().map(|(id, ..)| id).collect();
     assert_eq!(made.len(), 2);
     assert_ne!(made[0], made[1]);
-    assert!(made.iter().all(|id| crate::names::is_legal(id)), "{made:?}");
+    assert!(made.iter().all(|id| dsh_plugin_api::kit::names::is_legal(id)), "{made:?}");
 }
 
 #[test]

@@ -3,11 +3,10 @@
 //! Servers of this wire disagree about everything but the word `error`, so the class is found in three steps: what
 //! the error calls itself (`code`, `type`, `status`), what its message says, and the status.
 
-use dsh_plugin_api::vocab::{Failure, FailureCode};
+use super::head::{HeadFacts, class_of, cut, excerpt, seconds_text_to_ms};
+use super::lenient::{elements, filled, is_object, is_string, members, members_of, string};
+use crate::vocab::{Failure, FailureCode};
 use serde_json::value::RawValue;
-
-use crate::lenient::{elements, filled, is_object, is_string, members, members_of, string};
-use crate::refusal::{HeadFacts, class_of, cut, excerpt, seconds_text_to_ms};
 
 /// Longest message that is passed on, in characters.
 const MESSAGE_LIMIT: usize = 4000;
@@ -172,7 +171,7 @@ fn retry_delay(details: Option<&RawValue>) -> Option<u64> {
 }
 
 /// The failure of a response whose status is no success.
-pub(crate) fn refused(head: &HeadFacts, body: &[u8]) -> Failure {
+pub fn refused(head: &HeadFacts, body: &[u8]) -> Failure {
     let text = String::from_utf8_lossy(body);
     let text = text.trim_start_matches('\u{feff}').trim();
     let facts = body_facts(text);
@@ -215,7 +214,7 @@ fn body_facts(text: &str) -> ErrorFacts {
 }
 
 /// The failure of an error object inside a stream or answer with status 200.
-pub(crate) fn in_stream(head: &HeadFacts, error: &RawValue) -> Failure {
+pub fn in_stream(head: &HeadFacts, error: &RawValue) -> Failure {
     let facts = ErrorFacts::read(error);
     let message = facts.message.clone().filter(|text| !text.trim().is_empty());
     Failure {
@@ -229,7 +228,7 @@ pub(crate) fn in_stream(head: &HeadFacts, error: &RawValue) -> Failure {
 
 /// The error of an object that came as a stream event or as the whole answer, where it is one: its `error` member, or
 /// the object itself when its `object` or `type` is `error` or it came as an `error` event.
-pub(crate) fn error_of<'a>(value: &'a RawValue, error: Option<&'a RawValue>, event: &str) -> Option<&'a RawValue> {
+pub fn error_of<'a>(value: &'a RawValue, error: Option<&'a RawValue>, event: &str) -> Option<&'a RawValue> {
     let present = |value: &&RawValue| !matches!(value.get(), "false" | "\"\"" | "{}" | "0");
     if let Some(error) = error.filter(present) {
         return Some(error);
@@ -241,7 +240,7 @@ pub(crate) fn error_of<'a>(value: &'a RawValue, error: Option<&'a RawValue>, eve
 }
 
 /// The failure of a body that is neither an event stream nor JSON.
-pub(crate) fn not_this_wire(head: &HeadFacts, body: &[u8]) -> Failure {
+pub fn not_this_wire(head: &HeadFacts, body: &[u8]) -> Failure {
     let line = excerpt(&String::from_utf8_lossy(body), EXCERPT_LIMIT);
     let kind = if head.content_type.is_empty() { "no content type" } else { &head.content_type };
     head.failure(
@@ -251,13 +250,13 @@ pub(crate) fn not_this_wire(head: &HeadFacts, body: &[u8]) -> Failure {
 }
 
 /// The failure of an `error` event whose data is no JSON.
-pub(crate) fn unreadable(head: &HeadFacts, data: &str) -> Failure {
+pub fn unreadable(head: &HeadFacts, data: &str) -> Failure {
     let facts = ErrorFacts { message: Some(cut(data.trim(), MESSAGE_LIMIT)), ..ErrorFacts::default() };
     Failure { message: facts.message.clone().unwrap_or_default(), ..head.failure(facts.class(None), "") }
 }
 
 /// The failure of a line that is no JSON.
-pub(crate) fn malformed(head: &HeadFacts, data: &str) -> Failure {
+pub fn malformed(head: &HeadFacts, data: &str) -> Failure {
     let why = members(data, ["id"]).err().map_or_else(String::new, |e| format!(" ({e})"));
     let line = cut(data.trim(), EXCERPT_LIMIT);
     head.failure(FailureCode::Protocol, format!("the provider sent an event that is no JSON{why}: {line}"))

@@ -1,12 +1,11 @@
 //! The body of a response, whatever its wire: an event stream, a whole JSON answer, or a refusal.
 
-use dsh_plugin_api::json::Raw;
-use dsh_plugin_api::sse::{SseEvent, SseParser};
-use dsh_plugin_api::{Chunks, StreamEnd};
-
-use crate::errors;
-use crate::lenient::members;
-use crate::refusal::HeadFacts;
+use super::errors;
+use super::head::HeadFacts;
+use super::lenient::members;
+use crate::json::Raw;
+use crate::sse::{SseEvent, SseParser};
+use crate::{Chunks, Decoder, StreamEnd};
 
 /// Longest part of a refusal's body that is looked at, in bytes.
 const REFUSAL_LIMIT: usize = 256 * 1024;
@@ -14,14 +13,14 @@ const REFUSAL_LIMIT: usize = 256 * 1024;
 const UNREAD_LIMIT: usize = 2048;
 
 /// What a wire makes of the events of a response, or of a whole JSON answer.
-pub(crate) trait Answer {
+pub trait Answer {
     /// The head of the response.
     fn head(&self) -> &HeadFacts;
 
     /// Takes an event. After the finish chunk it is to do nothing.
     fn event(&mut self, event: &SseEvent, out: &mut Chunks);
 
-    /// Takes the text of a complete body that is JSON instead of an event stream.
+    /// Takes the text of a complete body that is JSON instead of an event stream. It may be cut at its end.
     fn whole(&mut self, text: &str, out: &mut Chunks);
 
     /// The bytes are over: ends the response where that is not done yet.
@@ -33,7 +32,7 @@ pub(crate) trait Answer {
 
 /// Decoder of one response.
 #[derive(Debug)]
-pub(crate) struct Decoder<A> {
+pub struct BodyDecoder<A> {
     body: Body,
     answer: A,
 }
@@ -50,15 +49,16 @@ enum Body {
     Refusal(Vec<u8>),
 }
 
-impl<A: Answer> Decoder<A> {
+impl<A: Answer> BodyDecoder<A> {
     /// A decoder that has seen the head.
     pub fn new(answer: A) -> Self {
         let refused = !(200..300).contains(&answer.head().status);
         Self { body: if refused { Body::Refusal(Vec::new()) } else { Body::Unknown(Vec::new()) }, answer }
     }
+}
 
-    /// Takes the next bytes of the body.
-    pub fn feed(&mut self, bytes: &[u8], out: &mut Chunks) {
+impl<A: Answer + Send + 'static> Decoder for BodyDecoder<A> {
+    fn feed(&mut self, bytes: &[u8], out: &mut Chunks) {
         match &mut self.body {
             Body::Refusal(body) => body.extend(bytes.iter().take(REFUSAL_LIMIT.saturating_sub(body.len()))),
             Body::Json(body) => body.extend_from_slice(bytes),
@@ -86,8 +86,7 @@ impl<A: Answer> Decoder<A> {
         }
     }
 
-    /// The body is over.
-    pub fn finish(&mut self, end: &StreamEnd, out: &mut Chunks) {
+    fn finish(&mut self, end: &StreamEnd, out: &mut Chunks) {
         let complete = *end == StreamEnd::Complete;
         let answer = &mut self.answer;
         match &mut self.body {
@@ -112,8 +111,7 @@ impl<A: Answer> Decoder<A> {
         answer.end(end, out);
     }
 
-    /// The host stops the response.
-    pub fn cancel(&self, out: &mut Chunks) {
+    fn cancel(&mut self, out: &mut Chunks) {
         let half = self.answer.partial_half();
         out.fail_as_aborted(half);
     }

@@ -1,10 +1,9 @@
 //! What every wire reads of a response that is no answer: the wait that the provider asks for, its id of the request,
 //! and the class of its status.
 
+use crate::ResponseHead;
+use crate::vocab::{Failure, FailureCode};
 use std::time::Duration;
-
-use dsh_plugin_api::ResponseHead;
-use dsh_plugin_api::vocab::{Failure, FailureCode};
 
 /// Header names under which providers and gateways give their id of a request, the most specific first.
 const REQUEST_ID_HEADERS: [&str; 8] = [
@@ -20,7 +19,7 @@ const REQUEST_ID_HEADERS: [&str; 8] = [
 
 /// What the head of a response says beside its body.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct HeadFacts {
+pub struct HeadFacts {
     /// HTTP status.
     pub status: u16,
     /// `content-type`, in lower case.
@@ -74,7 +73,7 @@ fn retry_after_ms(head: &ResponseHead) -> Option<u64> {
 }
 
 /// `7`, `1.5`, `36s` or `250ms` as milliseconds.
-pub(crate) fn seconds_text_to_ms(text: &str) -> Option<u64> {
+pub fn seconds_text_to_ms(text: &str) -> Option<u64> {
     let text = text.trim();
     let (number, factor) = match (text.strip_suffix("ms"), text.strip_suffix('s')) {
         (Some(number), _) => (number, 1.0),
@@ -92,7 +91,7 @@ fn rounded(milliseconds: f64) -> Option<u64> {
 }
 
 /// The class of a status that is no success, where the body says nothing better.
-pub(crate) const fn class_of(status: u16) -> FailureCode {
+pub const fn class_of(status: u16) -> FailureCode {
     match status {
         401 | 403 => FailureCode::Auth,
         402 => FailureCode::Quota,
@@ -105,7 +104,7 @@ pub(crate) const fn class_of(status: u16) -> FailureCode {
 }
 
 /// A text for a person: one line, no markup, at most `limit` characters.
-pub(crate) fn excerpt(text: &str, limit: usize) -> String {
+pub fn excerpt(text: &str, limit: usize) -> String {
     let mut plain = String::new();
     let mut in_tag = false;
     for c in text.chars() {
@@ -126,7 +125,7 @@ pub(crate) fn excerpt(text: &str, limit: usize) -> String {
 }
 
 /// At most `limit` characters, the cut marked.
-pub(crate) fn cut(text: &str, limit: usize) -> String {
+pub fn cut(text: &str, limit: usize) -> String {
     match text.char_indices().nth(limit) {
         None => text.to_owned(),
         Some((end, _)) => format!("{}…", &text[..end]),

@@ -2,7 +2,7 @@
 
 /// A parsed `base_url`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Endpoint {
+pub struct Endpoint {
     /// `scheme://host[:port]` in lower case.
     pub origin: String,
     /// Host name or address in lower case, without port.

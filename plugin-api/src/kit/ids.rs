@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::hash;
+use super::hash;
 
 /// Ids that are made here are no longer than this, since some gateways pass them on to stricter servers.
 const MADE_LENGTH: usize = 40;
@@ -12,7 +12,7 @@ const HASH_LENGTH: usize = 12;
 
 /// What a server takes as an id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct IdRule {
+pub struct IdRule {
     /// Longest id, in characters.
     max: usize,
     /// Mistral takes exactly nine letters or digits.
@@ -58,7 +58,7 @@ impl IdRule {
 
 /// The ids of one request.
 #[derive(Debug)]
-pub(crate) struct CallIds {
+pub struct CallIds {
     rule: IdRule,
     taken: BTreeSet<String>,
     /// Calls of the latest assistant message that are not answered yet.
@@ -67,7 +67,7 @@ pub(crate) struct CallIds {
 
 /// A call that waits for its result.
 #[derive(Debug, Clone)]
-pub(crate) struct OpenCall {
+pub struct OpenCall {
     original: String,
     /// Id on the wire.
     pub id: String,

@@ -1,12 +1,12 @@
 //! Names of tools as the wire takes them: letters, digits, `_` and `-`, at most 64.
 
-use crate::hash;
+use super::hash;
 
 const MAX: usize = 64;
 const HASH_LENGTH: usize = 8;
 
 /// True for a name that the wire takes.
-pub(crate) fn is_legal(name: &str) -> bool {
+pub fn is_legal(name: &str) -> bool {
     (1..=MAX).contains(&name.len()) && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
 }
 
@@ -14,7 +14,7 @@ pub(crate) fn is_legal(name: &str) -> bool {
 ///
 /// This is for calls in the history. A tool with an illegal name is not offered, since the model would call it by a
 /// name that the host does not know.
-pub(crate) fn legal_name(name: &str) -> String {
+pub fn legal_name(name: &str) -> String {
     if is_legal(name) {
         return name.to_owned();
     }

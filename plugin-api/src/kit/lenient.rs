@@ -3,11 +3,10 @@
 //! Values are borrowed as the text they were written as, so that strings with half a surrogate pair can be joined
 //! later, and numbers and nested objects keep their spelling.
 
-use std::fmt;
-
-use dsh_plugin_api::json;
+use crate::json;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
+use std::fmt;
 
 /// The members of these names, in the order of the names; the last one of a name counts, and `null` is absent.
 /// `Ok(None)` for JSON that is no object.
@@ -15,7 +14,7 @@ use serde_json::value::RawValue;
 /// # Errors
 ///
 /// The text is no JSON.
-pub(crate) fn members<'a, const N: usize>(
+pub fn members<'a, const N: usize>(
     text: &'a str,
     names: [&str; N],
 ) -> serde_json::Result<Option<[Option<&'a RawValue>; N]>> {
@@ -29,10 +28,7 @@ pub(crate) fn members<'a, const N: usize>(
 }
 
 /// [`members`] of a value that is known to be JSON.
-pub(crate) fn members_of<'a, const N: usize>(
-    value: &'a RawValue,
-    names: [&str; N],
-) -> Option<[Option<&'a RawValue>; N]> {
+pub fn members_of<'a, const N: usize>(value: &'a RawValue, names: [&str; N]) -> Option<[Option<&'a RawValue>; N]> {
     members(value.get(), names).ok().flatten()
 }
 
@@ -87,17 +83,17 @@ impl Visitor<'_> for Position<'_> {
 }
 
 /// A string, with lone surrogates as U+FFFD.
-pub(crate) fn string(value: &RawValue) -> Option<String> {
+pub fn string(value: &RawValue) -> Option<String> {
     json::from_str(value.get()).ok()
 }
 
 /// A string that is not empty.
-pub(crate) fn filled(value: Option<&RawValue>) -> Option<String> {
+pub fn filled(value: Option<&RawValue>) -> Option<String> {
     string(value?).filter(|text| !text.is_empty())
 }
 
 /// A count: a number, or a string that holds one. Fractions are cut; negative numbers are absent.
-pub(crate) fn count(value: Option<&RawValue>) -> Option<u64> {
+pub fn count(value: Option<&RawValue>) -> Option<u64> {
     let value = value?;
     let text = string(value).unwrap_or_else(|| value.get().to_owned());
     let text = text.trim();
@@ -110,29 +106,29 @@ pub(crate) fn count(value: Option<&RawValue>) -> Option<u64> {
 }
 
 /// The elements of an array; none for any other value.
-pub(crate) fn elements(value: Option<&RawValue>) -> Vec<&RawValue> {
+pub fn elements(value: Option<&RawValue>) -> Vec<&RawValue> {
     value.and_then(|value| serde_json::from_str(value.get()).ok()).unwrap_or_default()
 }
 
 /// True for a JSON object.
-pub(crate) fn is_object(value: &RawValue) -> bool {
+pub fn is_object(value: &RawValue) -> bool {
     value.get().starts_with('{')
 }
 
 /// True for a JSON string.
-pub(crate) fn is_string(value: &RawValue) -> bool {
+pub fn is_string(value: &RawValue) -> bool {
     value.get().starts_with('"')
 }
 
 /// True when the text is one JSON object.
-pub(crate) fn is_object_text(text: &str) -> bool {
+pub fn is_object_text(text: &str) -> bool {
     text.trim_start().starts_with('{') && serde_json::from_str::<&RawValue>(text).is_ok()
 }
 
 /// A JSON text with the two faults that gateways commit mended: a control character that stands unescaped in a
 /// string, and a backslash before a character that it cannot escape, which is taken for itself. `None` when the text is
 /// no JSON even so.
-pub(crate) fn repaired(text: &str) -> Option<String> {
+pub fn repaired(text: &str) -> Option<String> {
     use std::fmt::Write as _;
     let mut out = String::with_capacity(text.len() + 16);
     let mut in_string = false;

@@ -1,0 +1,20 @@
+//! The pieces that every wire needs, for decoders and for requests.
+//!
+//! None of them is obligatory: an adapter may do without, or take one. They are what the adapters of this project are
+//! made of.
+//!
+//! - [`body`]: a response is an event stream, a whole JSON answer, or a refusal; [`head`]: what its head says.
+//! - [`errors`]: the class of a failure from what a provider writes.
+//! - [`lenient`]: provider JSON by the names of its members, everything else skipped, values as they were written.
+//! - [`streaming`]: pieces of blocks; [`ids`] and [`names`]: what a provider takes as the id of a call and the name of
+//!   a tool; [`endpoint`]: where a route's requests go.
+
+pub mod body;
+pub mod endpoint;
+pub mod errors;
+pub mod hash;
+pub mod head;
+pub mod ids;
+pub mod lenient;
+pub mod names;
+pub mod streaming;
