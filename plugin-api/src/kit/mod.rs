@@ -7,7 +7,7 @@
 //! - [`errors`]: the class of a failure from what a provider writes.
 //! - [`lenient`]: provider JSON by the names of its members, everything else skipped, values as they were written.
 //! - [`streaming`]: pieces of blocks; [`ids`] and [`names`]: what a provider takes as the id of a call and the name of
-//!   a tool; [`endpoint`]: where a route's requests go.
+//!   a tool; [`endpoint`]: where a route's requests go; [`request`] and [`notes`]: what stands in requests.
 
 pub mod body;
 pub mod endpoint;
@@ -17,4 +17,6 @@ pub mod head;
 pub mod ids;
 pub mod lenient;
 pub mod names;
+pub mod notes;
+pub mod request;
 pub mod streaming;

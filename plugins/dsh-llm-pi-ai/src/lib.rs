@@ -14,7 +14,6 @@ mod effort;
 mod envelope;
 mod google;
 mod mistral;
-mod notes;
 mod request;
 mod responses;
 mod route;

@@ -8,10 +8,12 @@ use serde_json::json;
 use super::dialect::{CacheControl, Dialect};
 use super::replay::{Call, Carrier, Part, Turn};
 use crate::config::ReasoningField;
-use crate::notes::{IMAGE_OMITTED, IMAGE_UNAVAILABLE, NO_OUTPUT, SEE_IMAGE, TOOL_IMAGE_OMITTED, TOOL_IMAGES};
 use crate::request::{IMAGE_SIZE, arguments, size};
 use dsh_plugin_api::kit::ids::CallIds;
 use dsh_plugin_api::kit::names::legal_name;
+use dsh_plugin_api::kit::notes::{
+    IMAGE_OMITTED, IMAGE_UNAVAILABLE, NO_OUTPUT, SEE_IMAGE, TOOL_IMAGE_OMITTED, TOOL_IMAGES,
+};
 
 /// Stands where a dialect wants an assistant message between tool results and the user.
 const RESULTS_SEEN: &str = "I have processed the tool results.";
