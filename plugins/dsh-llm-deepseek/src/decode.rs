@@ -1,0 +1,321 @@
+//! From the events of a response to chunks.
+//!
+//! `finish_reason` is the terminal event; once it and the usage, or `[DONE]`, have come, the response is over and the
+//! end of the connection is not awaited. While the server is busy it sends comments, which are nothing here.
+
+use dsh_plugin_api::json::{Joiner, Raw};
+use dsh_plugin_api::kit::body;
+use dsh_plugin_api::kit::errors;
+use dsh_plugin_api::kit::head::HeadFacts;
+use dsh_plugin_api::kit::lenient::{count, elements, filled, is_string, members, members_of};
+use dsh_plugin_api::kit::streaming::{flush, made_up_id, says_something};
+use dsh_plugin_api::sse::SseEvent;
+use dsh_plugin_api::vocab::{BlockType, Failure, FailureCode, FinishReason, Target, Usage};
+use dsh_plugin_api::{Chunks, Slot, StreamEnd};
+use serde_json::value::RawValue;
+
+use crate::envelope::{ResponseFacts, StopReason, entry};
+
+/// How long usage or `[DONE]` is waited for after the finish reason, in milliseconds.
+const USAGE_PATIENCE_MS: u32 = 3_000;
+
+/// The answer as far as it came.
+#[derive(Debug)]
+pub struct Answer {
+    head: HeadFacts,
+    facts: ResponseFacts,
+    /// In the order of their slots; calls without a name are none.
+    calls: Vec<Call>,
+    /// The text or reasoning block that takes deltas.
+    open: Option<(Slot, BlockType, Joiner)>,
+    any_block: bool,
+    has_text: bool,
+    finish: Option<String>,
+    has_usage: bool,
+}
+
+#[derive(Debug)]
+struct Call {
+    index: Option<u64>,
+    slot: Option<Slot>,
+    id: String,
+    name: String,
+    /// Arguments that came before the name.
+    early: String,
+    joiner: Joiner,
+}
+
+impl Answer {
+    /// Nothing so far.
+    pub(crate) fn new(head: HeadFacts, target: &Target) -> Self {
+        Self {
+            head,
+            facts: ResponseFacts { target: target.clone(), response_model: None, response_id: None },
+            calls: Vec::new(),
+            open: None,
+            any_block: false,
+            has_text: false,
+            finish: None,
+            has_usage: false,
+        }
+    }
+
+    fn object(&mut self, data: &str, event: &str, out: &mut Chunks) {
+        let Ok(found) = members(data, ["error", "id", "model", "usage", "choices"]) else {
+            return self.fail(errors::malformed(&self.head, data), out);
+        };
+        let Some([error, id, model, usage, choices]) = found else { return };
+        if (error.is_some() || choices.is_none())
+            && let Ok(value) = serde_json::from_str::<&RawValue>(data)
+            && let Some(error) = errors::error_of(value, error, event)
+        {
+            return self.fail(errors::in_stream(&self.head, error), out);
+        }
+        if self.facts.response_id.is_none() {
+            self.facts.response_id = filled(id);
+        }
+        if self.facts.response_model.is_none() {
+            self.facts.response_model = filled(model).filter(|model| *model != self.facts.target.model);
+        }
+        self.usage(usage, out);
+        let choice = elements(choices).into_iter().next();
+        if let Some([delta, message, finish]) =
+            choice.and_then(|choice| members_of(choice, ["delta", "message", "finish_reason"]))
+        {
+            if let Some(delta) = delta.or(message.filter(|_| !self.any_block)) {
+                self.delta(delta, out);
+            }
+            if let Some(finish) = filled(finish).filter(|_| self.finish.is_none()) {
+                self.close_all(out);
+                self.finish = Some(finish);
+            }
+        }
+        match &self.finish {
+            Some(finish) if self.has_usage && is_known(finish) => self.conclude(out),
+            Some(finish) if is_known(finish) => out.end_within(USAGE_PATIENCE_MS),
+            _ => {}
+        }
+    }
+
+    fn delta(&mut self, delta: &RawValue, out: &mut Chunks) {
+        let Some([reasoning, content, calls]) = members_of(delta, ["reasoning_content", "content", "tool_calls"])
+        else {
+            return;
+        };
+        for (kind, value) in [(BlockType::Reasoning, reasoning), (BlockType::Text, content)] {
+            if let Some(value) = value.filter(|value| says_something(value)) {
+                self.text(kind, value, out);
+            }
+        }
+        for call in elements(calls) {
+            if let Some([index, id, function]) = members_of(call, ["index", "id", "function"]) {
+                self.call(count(index), &filled(id).unwrap_or_default(), function, out);
+            }
+        }
+    }
+
+    fn text(&mut self, kind: BlockType, value: &RawValue, out: &mut Chunks) {
+        if self.open.as_ref().is_none_or(|(_, open, _)| *open != kind) {
+            self.close_open(out);
+            let slot = if kind == BlockType::Text { out.start_text() } else { out.start_reasoning() };
+            self.open = Some((slot, kind, Joiner::default()));
+            self.any_block = true;
+        }
+        if let Some((slot, _, joiner)) = &mut self.open {
+            let text = joiner.push(value.get());
+            out.delta(*slot, &text);
+            self.has_text |= kind == BlockType::Text && !text.trim().is_empty();
+        }
+    }
+
+    fn call(&mut self, index: Option<u64>, id: &str, function: Option<&RawValue>, out: &mut Chunks) {
+        let [name, arguments] = function.and_then(|value| members_of(value, ["name", "arguments"])).unwrap_or_default();
+        let name = filled(name).unwrap_or_default();
+        // A delta belongs to the call of its index, unless it begins another one.
+        let begins = |call: &Call| !id.is_empty() && !call.id.is_empty() && call.id != id && !name.is_empty();
+        let place = self.calls.iter().rposition(|call| call.index == index).filter(|place| {
+            let call = self.calls.get(*place);
+            call.is_some_and(|call| !begins(call))
+        });
+        let place = place.unwrap_or_else(|| {
+            self.close_open(out);
+            let call = Call {
+                index,
+                slot: None,
+                id: String::new(),
+                name: String::new(),
+                early: String::new(),
+                joiner: Joiner::default(),
+            };
+            self.calls.push(call);
+            self.calls.len() - 1
+        });
+        let Some(call) = self.calls.get_mut(place) else { return };
+        if call.id.is_empty() {
+            id.clone_into(&mut call.id);
+        }
+        if call.name.is_empty() {
+            call.name = name;
+        }
+        let text = match arguments {
+            Some(arguments) if is_string(arguments) => call.joiner.push(arguments.get()),
+            Some(arguments) => arguments.get().to_owned(),
+            None => String::new(),
+        };
+        match call.slot {
+            Some(slot) => {
+                out.set_call(slot, &call.id, &call.name);
+                if !text.is_empty() {
+                    out.delta(slot, &text);
+                }
+            }
+            None => {
+                call.early.push_str(&text);
+                if !call.name.is_empty() {
+                    if call.id.is_empty() {
+                        call.id = made_up_id(self.facts.response_id.as_deref(), place);
+                    }
+                    let slot = out.start_tool_call(&call.id, &call.name);
+                    out.delta(slot, &call.early);
+                    call.slot = Some(slot);
+                    self.any_block = true;
+                }
+            }
+        }
+    }
+
+    fn close_open(&mut self, out: &mut Chunks) {
+        if let Some((slot, kind, mut joiner)) = self.open.take() {
+            flush(slot, &mut joiner, out);
+            out.end(slot, Some(entry(kind.name())));
+        }
+    }
+
+    fn close_all(&mut self, out: &mut Chunks) {
+        self.close_open(out);
+        for call in &mut self.calls {
+            if let Some(slot) = call.slot {
+                flush(slot, &mut call.joiner, out);
+                out.end(slot, Some(entry(BlockType::ToolCall.name())));
+            }
+        }
+    }
+
+    /// Takes the counts, made disjoint: what was read from the cache is not input.
+    fn usage(&mut self, usage: Option<&RawValue>, out: &mut Chunks) {
+        let names = ["prompt_tokens", "completion_tokens", "prompt_cache_hit_tokens", "completion_tokens_details"];
+        let Some([prompt, completion, hit, details]) = usage.and_then(|usage| members_of(usage, names)) else { return };
+        let (prompt, completion) = (count(prompt).unwrap_or(0), count(completion).unwrap_or(0));
+        if prompt == 0 && completion == 0 {
+            return;
+        }
+        let [reasoning] = details.and_then(|details| members_of(details, ["reasoning_tokens"])).unwrap_or_default();
+        let hit = count(hit);
+        out.usage(Usage {
+            input_tokens: prompt.saturating_sub(hit.unwrap_or(0)),
+            output_tokens: completion,
+            cache_read_tokens: hit,
+            cache_write_tokens: None,
+            reasoning_tokens: count(reasoning),
+        });
+        self.has_usage = true;
+    }
+
+    /// Ends a response whose finish reason is known.
+    fn conclude(&mut self, out: &mut Chunks) {
+        if out.is_finished() {
+            return;
+        }
+        self.close_all(out);
+        let finish = self.finish.as_deref().unwrap_or_default();
+        let failure = match finish {
+            "length" => return out.finish(&FinishReason::MaxTokens, Some(self.facts.half(StopReason::Length))),
+            "content_filter" => {
+                self.head.failure(FailureCode::Refused, "the provider stopped the answer: finish_reason content_filter")
+            }
+            "insufficient_system_resource" => self.head.failure(
+                FailureCode::Server,
+                "the provider ran out of resources: finish_reason insufficient_system_resource",
+            ),
+            _ if self.calls.iter().any(|call| call.slot.is_none()) => {
+                self.head.failure(FailureCode::Protocol, "the provider sent a tool call without a name")
+            }
+            _ if !self.calls.is_empty() => {
+                return out.finish(&FinishReason::ToolCalls, Some(self.facts.half(StopReason::ToolUse)));
+            }
+            _ if self.has_text => return out.finish(&FinishReason::Stop, Some(self.facts.half(StopReason::Stop))),
+            _ => self.head.failure(FailureCode::EmptyResponse, "the provider sent a complete answer without content"),
+        };
+        self.fail(failure, out);
+    }
+
+    fn fail(&self, failure: Failure, out: &mut Chunks) {
+        out.fail(failure, body::Answer::partial_half(self));
+    }
+}
+
+/// Finish reasons of the documentation. Another one ends the answer only together with `[DONE]`.
+fn is_known(finish: &str) -> bool {
+    matches!(finish, "stop" | "length" | "content_filter" | "tool_calls" | "insufficient_system_resource")
+}
+
+impl body::Answer for Answer {
+    fn head(&self) -> &HeadFacts {
+        &self.head
+    }
+
+    fn event(&mut self, event: &SseEvent, out: &mut Chunks) {
+        if out.is_finished() {
+            return;
+        }
+        match event.data.trim() {
+            "" => {}
+            "[DONE]" if self.finish.is_some() => self.conclude(out),
+            "[DONE]" => {
+                let message = "the provider ended the stream without a finish reason";
+                self.fail(self.head.failure(FailureCode::Transport, message), out);
+            }
+            data => self.object(data, &event.name, out),
+        }
+    }
+
+    fn whole(&mut self, text: &str, out: &mut Chunks) {
+        let text = text.trim_start_matches('\u{feff}').trim();
+        match serde_json::from_str::<&RawValue>(text) {
+            Ok(_) => {
+                self.object(text, "", out);
+                if self.finish.is_some() {
+                    self.conclude(out);
+                } else if !out.is_finished() {
+                    let message = "the provider's answer holds no finished choice";
+                    self.fail(self.head.failure(FailureCode::Protocol, message), out);
+                }
+            }
+            // What is missing was lost on the way; `end` says so.
+            Err(e) if e.is_eof() => {}
+            Err(_) => self.fail(errors::malformed(&self.head, text), out),
+        }
+    }
+
+    fn end(&mut self, end: &StreamEnd, out: &mut Chunks) {
+        if out.is_finished() {
+            return;
+        }
+        if self.finish.as_deref().is_some_and(is_known) {
+            return self.conclude(out);
+        }
+        let failure = match end {
+            StreamEnd::Complete => self.head.failure(
+                FailureCode::Transport,
+                "the stream ended before the provider said that the answer is complete",
+            ),
+            StreamEnd::Cut(how) => self.head.failure(FailureCode::Transport, format!("the connection broke: {how}")),
+            StreamEnd::TimedOut(what) => self.head.failure(FailureCode::Timeout, what.clone()),
+        };
+        self.fail(failure, out);
+    }
+
+    fn partial_half(&self) -> Option<Raw> {
+        self.any_block.then(|| self.facts.half(StopReason::Stop))
+    }
+}
