@@ -65,7 +65,7 @@ fn decode_pieces<'a>(status: u16, pieces: impl Iterator<Item = &'a [u8]>, end: &
     for chunk in &chunks {
         match chunk {
             Chunk::BlockEnd { block, .. } => decoded.blocks.push(block.clone()),
-            Chunk::Usage { usage } => decoded.usage = Some(usage.clone()),
+            Chunk::Usage { usage } => decoded.usage = Some(*usage),
             Chunk::Finish { reason, replay_state } => {
                 decoded.finish = reason.clone();
                 decoded.state.clone_from(replay_state);
