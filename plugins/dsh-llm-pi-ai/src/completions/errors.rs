@@ -63,7 +63,9 @@ const CONTEXT_PHRASES: [&str; 17] = [
     "prompt exceeds max length",
     "prompt token count",
 ];
-const KEY_NAMES: [&str; 4] = ["invalid_api_key", "authentication", "unauthorized", "unauthenticated"];
+/// The last one is how a LiteLLM proxy without a database says that a key is not its own.
+const KEY_NAMES: [&str; 5] =
+    ["invalid_api_key", "authentication", "unauthorized", "unauthenticated", "no_db_connection"];
 const KEY_PHRASES: [&str; 2] = ["api key not valid", "incorrect api key"];
 const FILTER_NAMES: [&str; 3] = ["content_filter", "content_policy_violation", "responsibleaipolicyviolation"];
 const REQUEST_NAMES: [&str; 4] = ["invalid_request", "bad_request", "invalid_argument", "not_found"];
@@ -279,6 +281,7 @@ mod tests {
             (422, r#"{"detail":[{"msg":"field required"}]}"#, "INVALID_REQUEST"),
             (401, r#"{"error":{"message":"Incorrect API key","code":"invalid_api_key"}}"#, "AUTH"),
             (403, "", "AUTH"),
+            (400, r#"{"error":{"message":"No connected db.","type":"no_db_connection","code":"400"}}"#, "AUTH"),
             (400, r#"[{"error":{"code":400,"message":"API key not valid. Please pass a valid API key."}}]"#, "AUTH"),
             (402, r#"{"error":{"message":"Insufficient Balance"}}"#, "QUOTA"),
             (429, r#"{"error":{"message":"You exceeded your current quota","code":"insufficient_quota"}}"#, "QUOTA"),
