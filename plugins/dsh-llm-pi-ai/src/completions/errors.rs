@@ -377,6 +377,7 @@ mod tests {
             (r#"{"message":"bad","type":"invalid_request_error"}"#, "INVALID_REQUEST", None),
             (r#"{"message":"x","type":"overloaded_error"}"#, "SERVER", None),
             (r#"{"message":"This exceeds the context window"}"#, "CONTEXT_WINDOW_EXCEEDED", None),
+            (r#"{"message":"Connection error.","type":null,"param":null,"code":"500"}"#, "SERVER", Some(500)),
             (r#""it broke""#, "SERVER", None),
             ("17", "SERVER", None),
         ] {
