@@ -7,7 +7,7 @@ use dsh_plugin_api::ResponseHead;
 use dsh_plugin_api::vocab::{Failure, FailureCode};
 
 /// Header names under which providers and gateways give their id of a request, the most specific first.
-const REQUEST_ID_HEADERS: [&str; 9] = [
+const REQUEST_ID_HEADERS: [&str; 13] = [
     "x-request-id",
     "request-id",
     "x-amzn-requestid",
@@ -15,6 +15,10 @@ const REQUEST_ID_HEADERS: [&str; 9] = [
     "x-ms-request-id",
     "x-goog-request-id",
     "x-trace-id",
+    "x-ds-trace-id",
+    "msh-request-id",
+    "mistral-correlation-id",
+    "nvcf-reqid",
     "x-litellm-call-id",
     "cf-ray",
 ];
@@ -182,6 +186,7 @@ mod tests {
     fn the_request_id_is_found_under_the_names_of_providers_and_gateways() {
         assert_eq!(facts(&[("cf-ray", "ray"), ("x-request-id", "req_1")]).request_id.as_deref(), Some("req_1"));
         assert_eq!(facts(&[("x-request-id", " "), ("cf-ray", "ray")]).request_id.as_deref(), Some("ray"));
+        assert_eq!(facts(&[("cf-ray", "ray"), ("x-ds-trace-id", "t")]).request_id.as_deref(), Some("t"));
         assert_eq!(facts(&[("x-litellm-call-id", "c")]).request_id.as_deref(), Some("c"));
         assert_eq!(facts(&[]).request_id, None);
     }

@@ -191,12 +191,12 @@ pub(super) fn refused(head: &HeadFacts, body: &[u8]) -> Failure {
     }
 }
 
-/// Finds the error in the forms that refusals come in: `{error}`, `[{error}]`, `{message}`, `{detail}`.
+/// Finds the error in the forms that refusals come in: `{error}`, `[{error}]`, `{message}`, `{detail}`, `{errors: […]}`.
 fn body_facts(text: &str) -> ErrorFacts {
     let Ok(value) = serde_json::from_str::<&RawValue>(text) else { return ErrorFacts::default() };
     let first = elements(Some(value)).into_iter().next().unwrap_or(value);
-    let Some([error, message, detail, request_id]) = members_of(first, ["error", "message", "detail", "request_id"])
-    else {
+    let names = ["error", "message", "detail", "errors", "request_id"];
+    let Some([error, message, detail, errors, request_id]) = members_of(first, names) else {
         return ErrorFacts { message: filled(Some(first)), ..ErrorFacts::default() };
     };
     let mut facts = match (error, message, detail) {
@@ -210,7 +210,7 @@ fn body_facts(text: &str) -> ErrorFacts {
             message: Some(cut(&string(detail).unwrap_or_else(|| detail.get().to_owned()), MESSAGE_LIMIT)),
             ..ErrorFacts::default()
         },
-        (None, None, None) => ErrorFacts::default(),
+        (None, None, None) => elements(errors).first().map(|first| ErrorFacts::read(first)).unwrap_or_default(),
     };
     facts.request_id = facts.request_id.or_else(|| filled(request_id));
     facts
@@ -344,6 +344,8 @@ mod tests {
             (r#"{"error":"Bad Request","message":"a"}"#, "a"),
             (r#"{"message":"a"}"#, "a"),
             (r#"{"detail":"a"}"#, "a"),
+            (r#"{"errors":[{"code":7003,"message":"a"}],"success":false}"#, "a"),
+            (r#"{"errors":[]}"#, r#"the provider answered HTTP 500: {"errors":[]}"#),
             (r#"{"error":{"error":{"message":"a"}}}"#, "a"),
             (r#""a""#, "a"),
             (r#"{"error":{"message":"a","metadata":{"raw":"b"}}}"#, "a: b"),
