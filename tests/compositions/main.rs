@@ -9,5 +9,6 @@ mod loading;
 mod providers;
 mod replaying;
 mod scenarios;
+mod strangers;
 mod tools;
 mod usage;

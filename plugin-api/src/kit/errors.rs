@@ -62,7 +62,9 @@ const CONTEXT_PHRASES: [&str; 17] = [
     "prompt exceeds max length",
     "prompt token count",
 ];
-const KEY_NAMES: [&str; 4] = ["invalid_api_key", "authentication", "unauthorized", "unauthenticated"];
+/// The last one is how a LiteLLM proxy without a database says that a key is not its own.
+const KEY_NAMES: [&str; 5] =
+    ["invalid_api_key", "authentication", "unauthorized", "unauthenticated", "no_db_connection"];
 const KEY_PHRASES: [&str; 2] = ["api key not valid", "incorrect api key"];
 const FILTER_NAMES: [&str; 3] = ["content_filter", "content_policy_violation", "responsibleaipolicyviolation"];
 const REQUEST_NAMES: [&str; 4] = ["invalid_request", "bad_request", "invalid_argument", "not_found"];
@@ -188,12 +190,12 @@ pub fn refused(head: &HeadFacts, body: &[u8]) -> Failure {
     }
 }
 
-/// Finds the error in the forms that refusals come in: `{error}`, `[{error}]`, `{message}`, `{detail}`.
+/// Finds the error in the forms that refusals come in: `{error}`, `[{error}]`, `{message}`, `{detail}`, `{errors: […]}`.
 fn body_facts(text: &str) -> ErrorFacts {
     let Ok(value) = serde_json::from_str::<&RawValue>(text) else { return ErrorFacts::default() };
     let first = elements(Some(value)).into_iter().next().unwrap_or(value);
-    let Some([error, message, detail, request_id]) = members_of(first, ["error", "message", "detail", "request_id"])
-    else {
+    let names = ["error", "message", "detail", "errors", "request_id"];
+    let Some([error, message, detail, errors, request_id]) = members_of(first, names) else {
         return ErrorFacts { message: filled(Some(first)), ..ErrorFacts::default() };
     };
     let mut facts = match (error, message, detail) {
@@ -207,7 +209,7 @@ fn body_facts(text: &str) -> ErrorFacts {
             message: Some(cut(&string(detail).unwrap_or_else(|| detail.get().to_owned()), MESSAGE_LIMIT)),
             ..ErrorFacts::default()
         },
-        (None, None, None) => ErrorFacts::default(),
+        (None, None, None) => elements(errors).first().map(|first| ErrorFacts::read(first)).unwrap_or_default(),
     };
     facts.request_id = facts.request_id.or_else(|| filled(request_id));
     facts
@@ -278,6 +280,7 @@ mod tests {
             (422, r#"{"detail":[{"msg":"field required"}]}"#, "INVALID_REQUEST"),
             (401, r#"{"error":{"message":"Incorrect API key","code":"invalid_api_key"}}"#, "AUTH"),
             (403, "", "AUTH"),
+            (400, r#"{"error":{"message":"No connected db.","type":"no_db_connection","code":"400"}}"#, "AUTH"),
             (400, r#"[{"error":{"code":400,"message":"API key not valid. Please pass a valid API key."}}]"#, "AUTH"),
             (402, r#"{"error":{"message":"Insufficient Balance"}}"#, "QUOTA"),
             (429, r#"{"error":{"message":"You exceeded your current quota","code":"insufficient_quota"}}"#, "QUOTA"),
@@ -340,6 +343,8 @@ mod tests {
             (r#"{"error":"Bad Request","message":"a"}"#, "a"),
             (r#"{"message":"a"}"#, "a"),
             (r#"{"detail":"a"}"#, "a"),
+            (r#"{"errors":[{"code":7003,"message":"a"}],"success":false}"#, "a"),
+            (r#"{"errors":[]}"#, r#"the provider answered HTTP 500: {"errors":[]}"#),
             (r#"{"error":{"error":{"message":"a"}}}"#, "a"),
             (r#""a""#, "a"),
             (r#"{"error":{"message":"a","metadata":{"raw":"b"}}}"#, "a: b"),
@@ -373,6 +378,7 @@ mod tests {
             (r#"{"message":"bad","type":"invalid_request_error"}"#, "INVALID_REQUEST", None),
             (r#"{"message":"x","type":"overloaded_error"}"#, "SERVER", None),
             (r#"{"message":"This exceeds the context window"}"#, "CONTEXT_WINDOW_EXCEEDED", None),
+            (r#"{"message":"Connection error.","type":null,"param":null,"code":"500"}"#, "SERVER", Some(500)),
             (r#""it broke""#, "SERVER", None),
             ("17", "SERVER", None),
         ] {

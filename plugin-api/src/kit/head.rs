@@ -6,7 +6,7 @@ use crate::vocab::{Failure, FailureCode};
 use std::time::Duration;
 
 /// Header names under which providers and gateways give their id of a request, the most specific first.
-const REQUEST_ID_HEADERS: [&str; 8] = [
+const REQUEST_ID_HEADERS: [&str; 13] = [
     "x-request-id",
     "request-id",
     "x-amzn-requestid",
@@ -14,6 +14,11 @@ const REQUEST_ID_HEADERS: [&str; 8] = [
     "x-ms-request-id",
     "x-goog-request-id",
     "x-trace-id",
+    "x-ds-trace-id",
+    "msh-request-id",
+    "mistral-correlation-id",
+    "nvcf-reqid",
+    "x-litellm-call-id",
     "cf-ray",
 ];
 
@@ -55,21 +60,26 @@ impl HeadFacts {
     }
 }
 
-/// The wait in milliseconds: `retry-after-ms` (also under Azure's name), else `retry-after` in seconds or as a date.
+/// The wait in milliseconds: `retry-after-ms` (also under Azure's name), else `retry-after` in seconds or as a date,
+/// else the same of the provider behind a LiteLLM proxy, which passes its headers on with a prefix.
 ///
 /// A date counts from the response's own `date`, since an adapter reads no clock; without one it says nothing.
 fn retry_after_ms(head: &ResponseHead) -> Option<u64> {
-    let milliseconds = ["retry-after-ms", "x-ms-retry-after-ms"];
-    if let Some(wait) = milliseconds.iter().find_map(|name| rounded(head.header(name)?.trim().parse().ok()?)) {
-        return Some(wait);
-    }
-    let value = head.header("retry-after")?.trim();
-    if let Some(wait) = seconds_text_to_ms(value) {
-        return Some(wait);
-    }
-    let until = httpdate::parse_http_date(value).ok()?;
-    let now = httpdate::parse_http_date(head.header("date")?.trim()).ok()?;
-    u64::try_from(until.duration_since(now).unwrap_or(Duration::ZERO).as_millis()).ok()
+    let wait = |prefix: &str| {
+        let header = |name: &str| head.header(&format!("{prefix}{name}")).map(str::trim);
+        let milliseconds = ["retry-after-ms", "x-ms-retry-after-ms"];
+        if let Some(wait) = milliseconds.iter().find_map(|name| rounded(header(name)?.parse().ok()?)) {
+            return Some(wait);
+        }
+        let value = header("retry-after")?;
+        if let Some(wait) = seconds_text_to_ms(value) {
+            return Some(wait);
+        }
+        let until = httpdate::parse_http_date(value).ok()?;
+        let now = httpdate::parse_http_date(header("date")?).ok()?;
+        u64::try_from(until.duration_since(now).unwrap_or(Duration::ZERO).as_millis()).ok()
+    };
+    wait("").or_else(|| wait("llm_provider-"))
 }
 
 /// `7`, `1.5`, `36s` or `250ms` as milliseconds.
@@ -157,6 +167,10 @@ mod tests {
             (vec![date, ("retry-after", "Sunday, 06-Nov-94 08:49:38 GMT")], Some(1000)),
             (vec![date, ("retry-after", "Sun Nov  6 08:49:40 1994")], Some(3000)),
             (vec![date, ("retry-after", "Sun, 06 Nov 1994 08:00:00 GMT")], Some(0)),
+            (vec![("llm_provider-retry-after", "3")], Some(3000)),
+            (vec![("llm_provider-retry-after-ms", "40"), ("llm_provider-retry-after", "3")], Some(40)),
+            (vec![("llm_provider-retry-after", "3"), ("retry-after", "7")], Some(7000)),
+            (vec![date, ("llm_provider-retry-after", "Sun, 06 Nov 1994 08:50:07 GMT")], None),
             (vec![("retry-after", "Sun, 06 Nov 1994 08:50:07 GMT")], None),
             (vec![("retry-after", "-1")], None),
             (vec![("retry-after", "later")], None),
@@ -171,6 +185,8 @@ mod tests {
     fn the_request_id_is_found_under_the_names_of_providers_and_gateways() {
         assert_eq!(facts(&[("cf-ray", "ray"), ("x-request-id", "req_1")]).request_id.as_deref(), Some("req_1"));
         assert_eq!(facts(&[("x-request-id", " "), ("cf-ray", "ray")]).request_id.as_deref(), Some("ray"));
+        assert_eq!(facts(&[("cf-ray", "ray"), ("x-ds-trace-id", "t")]).request_id.as_deref(), Some("t"));
+        assert_eq!(facts(&[("x-litellm-call-id", "c")]).request_id.as_deref(), Some("c"));
         assert_eq!(facts(&[]).request_id, None);
     }
 

@@ -23,9 +23,9 @@ pub(super) struct Blocks {
     open: Option<usize>,
     /// Place of the last reasoning block.
     last_reasoning: Option<usize>,
-    /// Encrypted details by the id of their call, which may come before the call; each with its place among them all.
+    /// Encrypted details by the id of their call, which may come before the call; each with its place among all details.
     for_calls: HashMap<String, Vec<(usize, Object)>>,
-    details_for_calls: usize,
+    details_seen: usize,
     calls: CallPlaces,
     has_text: bool,
 }
@@ -160,10 +160,10 @@ impl Blocks {
     /// late and belongs to the reasoning before it, or to the call that it names.
     fn detail(&mut self, detail: &RawValue, text_is_known: bool, out: &mut Chunks) {
         let Ok(object) = serde_json::from_str::<Object>(&replace_odd_keys(detail)) else { return };
+        let place = self.details_seen;
+        self.details_seen += 1;
         if let Some(call) = Details::call_of(&object) {
-            self.for_calls.entry(call).or_default().push((self.details_for_calls, object));
-            self.details_for_calls += 1;
-            return;
+            return self.for_calls.entry(call).or_default().push((place, object));
         }
         if let Some(text) = detail_text(detail) {
             if text_is_known {
@@ -175,7 +175,7 @@ impl Blocks {
             self.open_reasoning(out);
         }
         if let Some((slot, details, field)) = self.reasoning_details() {
-            details.push(object);
+            details.push(place, object);
             if !out.is_open(slot) {
                 out.set_entry(slot, reasoning_entry(field, details.list()));
             }
@@ -322,16 +322,13 @@ impl Blocks {
         if unmatched.is_empty() {
             return;
         }
-        let mut unmatched: Vec<_> = unmatched.iter().filter_map(|id| self.for_calls.remove(id)).flatten().collect();
-        unmatched.sort_unstable_by_key(|(order, _)| *order);
+        let unmatched = unmatched.iter().filter_map(|id| self.for_calls.remove(id)).flatten().collect();
         if self.last_reasoning.is_none() {
             self.open_reasoning(out);
             self.open = None;
         }
         if let Some((slot, details, field)) = self.reasoning_details() {
-            for (_, detail) in unmatched {
-                details.push(detail);
-            }
+            details.put_back(unmatched);
             if !out.is_open(slot) {
                 out.set_entry(slot, reasoning_entry(field, details.list()));
             }

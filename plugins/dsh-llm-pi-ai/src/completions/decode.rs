@@ -221,13 +221,14 @@ impl Answer {
             // Some servers put empty counts into every chunk; they are no final usage.
             return false;
         }
-        let [read, write] = prompt_details
-            .and_then(|details| members_of(details, ["cached_tokens", "cache_write_tokens"]))
+        // The last name is LiteLLM's.
+        let [read, write, created] = prompt_details
+            .and_then(|details| members_of(details, ["cached_tokens", "cache_write_tokens", "cache_creation_tokens"]))
             .unwrap_or_default();
         let [reasoning] =
             completion_details.and_then(|details| members_of(details, ["reasoning_tokens"])).unwrap_or_default();
         let cache_read = count(read).or_else(|| count(hit)).or_else(|| count(cached));
-        let cache_write = count(write);
+        let cache_write = count(write).or_else(|| count(created));
         out.usage(Usage {
             input_tokens: prompt.saturating_sub(cache_read.unwrap_or(0)).saturating_sub(cache_write.unwrap_or(0)),
             output_tokens: completion,

@@ -8,25 +8,42 @@ use serde_json::value::RawValue;
 
 use dsh_plugin_api::kit::lenient::{is_string, members_of};
 
-/// The details of one reasoning block, fragments joined.
+/// The details of one reasoning block in the order in which they came, fragments joined.
 #[derive(Debug, Default)]
-pub(super) struct Details(Vec<Object>);
+pub(super) struct Details {
+    list: Vec<Object>,
+    /// The place of each among all details of the answer.
+    places: Vec<usize>,
+}
 
 /// Members whose fragments are joined.
 const JOINED: [&str; 4] = ["text", "summary", "data", "signature"];
 
 impl Details {
     /// Adds a detail, or joins it to the fragment before it.
-    pub fn push(&mut self, detail: Object) {
-        match self.0.last_mut() {
+    pub fn push(&mut self, place: usize, detail: Object) {
+        match self.list.last_mut() {
             Some(last) if continues(last, &detail) => join(last, &detail),
-            _ => self.0.push(detail),
+            _ => {
+                self.list.push(detail);
+                self.places.push(place);
+            }
+        }
+    }
+
+    /// Adds details that were held back, each where it came: a router refuses a list in another order.
+    pub fn put_back(&mut self, held_back: Vec<(usize, Object)>) {
+        let known = std::mem::take(self);
+        let mut all: Vec<_> = known.places.into_iter().zip(known.list).chain(held_back).collect();
+        all.sort_by_key(|(place, _)| *place);
+        for (place, detail) in all {
+            self.push(place, detail);
         }
     }
 
     /// The details in order.
     pub fn list(&self) -> &[Object] {
-        &self.0
+        &self.list
     }
 
     /// The id of the tool call that an encrypted detail names.
@@ -85,8 +102,8 @@ mod tests {
 
     fn joined(details: &[&str]) -> String {
         let mut list = Details::default();
-        for detail in details {
-            list.push(serde_json::from_str(detail).unwrap());
+        for (place, detail) in details.iter().enumerate() {
+            list.push(place, serde_json::from_str(detail).unwrap());
         }
         raw(list.list()).get().to_owned()
     }
@@ -119,5 +136,20 @@ mod tests {
         ] {
             assert_eq!(joined(&pair), format!("[{},{}]", pair[0], pair[1]));
         }
+    }
+    #[test]
+    fn details_that_were_held_back_stand_where_they_came() {
+        let detail = |kind: &str, id: &str| -> Object {
+            serde_json::from_str(&format!(r#"{{"type":"reasoning.{kind}","id":"{id}"}}"#)).unwrap()
+        };
+        let mut list = Details::default();
+        for (place, kind, id) in [(1, "summary", "a"), (3, "summary", "b")] {
+            list.push(place, detail(kind, id));
+        }
+        list.put_back([(0, "x"), (2, "a"), (4, "b")].map(|(place, id)| (place, detail("encrypted", id))).into());
+        let ids: Vec<_> = list.list().iter().filter_map(|detail| detail.get_str("id")).collect();
+        assert_eq!(ids, ["x", "a", "a", "b", "b"]);
+        list.push(5, detail("summary", "c"));
+        assert_eq!(list.list().len(), 6);
     }
 }

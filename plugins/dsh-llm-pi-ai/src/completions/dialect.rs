@@ -121,7 +121,8 @@ impl Dialect {
         let empty_reasoning_content =
             compat.requires_reasoning_content_on_assistant_messages.unwrap_or(known == Known::DeepSeek);
         Self {
-            store: compat.supports_store.unwrap_or(matches!(known, Known::OpenAi | Known::OpenRouter | Known::Other)),
+            // Gateways before other providers refuse it (LiteLLM), and nobody else keeps answers.
+            store: compat.supports_store.unwrap_or(is(&[Known::OpenAi, Known::OpenRouter])),
             developer_role: compat.supports_developer_role.unwrap_or(known == Known::OpenAi),
             reasoning_effort: compat.supports_reasoning_effort.unwrap_or(!is(&[
                 Known::Xai,
@@ -210,6 +211,21 @@ mod tests {
                 (limit, format, effort, developer),
                 "{route} {base_url}"
             );
+        }
+    }
+
+    #[test]
+    fn an_unknown_server_is_not_told_what_to_keep() {
+        let unknown = "http://127.0.0.1:4000/v1";
+        for (route, base_url, compat, store) in [
+            ("openai", unknown, json!({}), true),
+            ("x", "https://api.openai.com/v1", json!({}), true),
+            ("openrouter", unknown, json!({}), true),
+            ("litellm", unknown, json!({}), false),
+            ("litellm", unknown, json!({"supports_store": true}), true),
+            ("openai", unknown, json!({"supports_store": false}), false),
+        ] {
+            assert_eq!(dialect(route, base_url, "m", compat).store, store, "{route} {base_url}");
         }
     }
 

@@ -354,6 +354,10 @@ fn counts_are_disjoint() {
             json!({"prompt_tokens": 5, "completion_tokens": "1", "prompt_tokens_details": {"cached_tokens": 9}}),
             (0, 1, Some(9), None, None),
         ),
+        (
+            json!({"prompt_tokens": 9, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": 2, "cache_creation_tokens": 3}}),
+            (4, 1, Some(2), Some(3), None),
+        ),
     ] {
         let event = format!("data: {}\n\n", json!({"choices": [], "usage": usage}));
         let counts = decode(&(delta(json!({"content": "a"})) + &event + &end("stop"))).usage.unwrap();
@@ -455,6 +459,21 @@ fn what_a_router_adds_to_the_reasoning_is_kept_whole() {
         json!({"type": "reasoning.encrypted", "data": "BLOB", "id": "c1"})
     );
     assert_eq!(decoded.content()[0]["text"], "ab");
+}
+
+#[test]
+fn the_reasoning_of_several_steps_goes_back_in_the_order_in_which_it_came() {
+    let detail = |index: u32, kind: &str, member: &str, id: &str| json!({"type": format!("reasoning.{kind}"), "index": index, member: "x", "id": id});
+    let details = [
+        detail(0, "summary", "summary", "rs_1"),
+        detail(1, "encrypted", "data", "rs_1"),
+        detail(2, "summary", "summary", "rs_2"),
+        detail(3, "encrypted", "data", "rs_2"),
+    ];
+    let body: String = details.iter().map(|detail| delta(json!({"reasoning_details": [detail]}))).collect();
+    let decoded = decode(&(body + &delta(json!({"content": "a"})) + &end("stop")));
+    let kept = decoded.entries()[0]["thinkingSignature"].as_str().unwrap().to_owned();
+    assert_eq!(serde_json::from_str::<Value>(&kept).unwrap(), json!(details));
 }
 
 fn stream() -> impl Strategy<Value = String> {
