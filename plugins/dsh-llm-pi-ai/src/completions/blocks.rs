@@ -292,7 +292,7 @@ impl Blocks {
     fn close(&mut self, place: usize, out: &mut Chunks) {
         match self.blocks.get_mut(place) {
             Some(Part::Text { slot, joiner }) => {
-                flush(*slot, joiner, out);
+                self.has_text |= flush(*slot, joiner, out);
                 out.end(*slot, Some(text_entry()));
             }
             Some(Part::Reasoning { slot, joiner, field, details }) => {
@@ -337,11 +337,13 @@ impl Blocks {
     }
 }
 
-/// A high surrogate at the end of a block has lost its partner.
-fn flush(slot: Slot, joiner: &mut Joiner, out: &mut Chunks) {
-    if let Some(c) = joiner.finish() {
+/// A high surrogate at the end of a block has lost its partner. True when there was one.
+fn flush(slot: Slot, joiner: &mut Joiner, out: &mut Chunks) -> bool {
+    let last = joiner.finish();
+    if let Some(c) = last {
         out.delta(slot, c.encode_utf8(&mut [0; 4]));
     }
+    last.is_some()
 }
 
 fn says_something(value: &RawValue) -> bool {
