@@ -49,7 +49,7 @@ impl std::fmt::Debug for Answer {
     /// Readable: a failing case is read by a person.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { body, complete_at, outcome, text, reasoning, calls } = self;
-        write!(f, "{outcome}, complete at {complete_at:?}, text {text:?}, reasoning {reasoning:?}, calls {calls:?}\n")?;
+        writeln!(f, "{outcome}, complete at {complete_at:?}, text {text:?}, reasoning {reasoning:?}, calls {calls:?}")?;
         write!(f, "    b\"{}\"", body.escape_ascii())
     }
 }
@@ -90,8 +90,8 @@ impl Decoded {
     /// All reasoning.
     #[must_use]
     pub fn reasoning(&self) -> String {
-        let reasoning = |block| if let &Block::Reasoning(ref text) = block { Some(&**text) } else { None };
-        self.blocks.iter().filter_map(reasoning).collect()
+        let blocks = self.blocks.iter();
+        blocks.filter_map(|block| if let Block::Reasoning(text) = block { Some(&**text) } else { None }).collect()
     }
 
     /// Name and arguments of every call.

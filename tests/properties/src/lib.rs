@@ -11,6 +11,7 @@
 //!
 //! Everything here panics when a property is broken; that is how a test fails and how a fuzzer notices.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "what fails here fails the test that called it")]
 #![allow(clippy::missing_panics_doc, reason = "a broken property is a panic everywhere in this crate")]
 
 pub mod bodies;
