@@ -1,9 +1,13 @@
 //! Server-sent events by push: bytes in, events out, whatever the split.
 //!
 //! Follows the WHATWG HTML standard, section "Parsing an event stream": UTF-8 with an optional byte-order mark, lines
-//! ended by CR, LF or CRLF, comments, multi-line data, an event ended by a blank line. Two departures, both towards
-//! losing less: invalid UTF-8 reads as U+FFFD, and [`SseParser::finish`] hands out an event that the end of the
-//! stream left without its blank line, marked as such. `id` and `retry` are not used by any provider and are dropped.
+//! ended by CR, LF or CRLF, comments, multi-line data, an event ended by a blank line; invalid UTF-8 reads as U+FFFD.
+//! One departure, towards losing less: [`SseParser::finish`] hands out an event that the end of the stream left without
+//! its blank line, marked as such. `id` and `retry` are not used by any provider and are dropped.
+//!
+//! The parser sets no limit of its own. What it holds grows only with the line and the event that are open, to at most
+//! twice their bytes, and not with the number of lines, comments or events; a line without an end is therefore bounded
+//! by what the caller feeds. The host feeds at most 256 MiB of one answer.
 
 /// One event.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,7 +20,7 @@ pub struct SseEvent {
     pub complete: bool,
 }
 
-/// An incremental parser. Memory is bounded by the longest event.
+/// An incremental parser. Its memory is bounded by the longest line and the longest event, see the module.
 #[derive(Debug, Default)]
 pub struct SseParser {
     line: Vec<u8>,
@@ -137,6 +141,30 @@ mod tests {
                 "split {split}"
             );
         }
+    }
+
+    /// Bytes that a parser has allocated.
+    fn held(parser: &SseParser) -> usize {
+        parser.line.capacity() + parser.data.capacity() + parser.name.capacity()
+    }
+
+    #[test]
+    fn memory_grows_with_the_open_event_and_not_with_the_stream() {
+        let mut parser = SseParser::new();
+        for _ in 0..50_000 {
+            parser.feed(b"event: a\nda", |_| {});
+            parser.feed(b"ta: x\r\n\r\n: keep-alive\nid: 7\n", |_| {});
+        }
+        assert!(held(&parser) < 256, "{}", held(&parser));
+
+        let (piece, pieces) = ([b'x'; 1000], 4_000);
+        parser.feed(b"data: ", |_| {});
+        for _ in 0..pieces {
+            parser.feed(&piece, |_| {});
+        }
+        let fed = piece.len() * pieces;
+        assert!((fed..2 * fed + 256).contains(&held(&parser)), "{} for {fed}", held(&parser));
+        assert_eq!(parser.finish().map(|event| (event.data.len(), event.complete)), Some((fed, false)));
     }
 
     proptest! {

@@ -74,7 +74,8 @@ impl<A: Answer + Send + 'static> Decoder for BodyDecoder<A> {
             }
             Body::Unknown(start) => {
                 start.extend_from_slice(bytes);
-                let Some(is_json) = looks_like_json(start) else { return forget_blanks(start) };
+                forget_blanks(start);
+                let Some(is_json) = looks_like_json(start) else { return };
                 let start = std::mem::take(start);
                 if is_json {
                     self.body = Body::Json(start);
@@ -117,9 +118,10 @@ impl<A: Answer + Send + 'static> Decoder for BodyDecoder<A> {
     }
 }
 
+const MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// True when JSON begins after a byte-order mark and white space, false when anything else does.
 fn looks_like_json(start: &[u8]) -> Option<bool> {
-    const MARK: &[u8] = b"\xef\xbb\xbf";
     if start.len() < MARK.len() && MARK.starts_with(start) {
         return None;
     }
@@ -128,13 +130,14 @@ fn looks_like_json(start: &[u8]) -> Option<bool> {
     Some(matches!(first, b'{' | b'['))
 }
 
-/// Keeps of a white beginning what can still matter: whether the line that is open begins with white space. A server
-/// may keep a connection alive with any amount of it.
+/// Keeps the last of the blanks at the beginning: it says whether the line that is open begins with white space, and
+/// that a byte-order mark after it is none. A server may keep a connection alive with any amount of them, and what is
+/// made of the rest does not depend on how many came at once.
 fn forget_blanks(start: &mut Vec<u8>) {
-    if start.iter().all(u8::is_ascii_whitespace) {
-        let line_is_empty = matches!(start.last(), None | Some(b'\n' | b'\r'));
-        start.clear();
-        start.extend((!line_is_empty).then_some(b' '));
+    let from = if start.starts_with(MARK) { MARK.len() } else { 0 };
+    let blanks = start.iter().skip(from).take_while(|byte| byte.is_ascii_whitespace()).count();
+    if blanks > 1 {
+        start.drain(from..from + blanks - 1);
     }
 }
 

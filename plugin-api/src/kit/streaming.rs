@@ -6,11 +6,14 @@ use super::lenient::is_string;
 use crate::json::Joiner;
 use crate::{Chunks, Slot};
 
-/// Appends what a joiner still holds when its block ends: a high surrogate that has lost its partner, as U+FFFD.
-pub fn flush(slot: Slot, joiner: &mut Joiner, out: &mut Chunks) {
-    if let Some(c) = joiner.finish() {
+/// Appends what a joiner still holds when its block ends: a high surrogate that has lost its partner, as U+FFFD. True
+/// when there was one.
+pub fn flush(slot: Slot, joiner: &mut Joiner, out: &mut Chunks) -> bool {
+    let last = joiner.finish();
+    if let Some(c) = last {
         out.delta(slot, c.encode_utf8(&mut [0; 4]));
     }
+    last.is_some()
 }
 
 /// True for a JSON string that is not empty.

@@ -186,7 +186,7 @@ impl Answer {
 
     fn close_open(&mut self, out: &mut Chunks) {
         if let Some((slot, kind, mut joiner)) = self.open.take() {
-            flush(slot, &mut joiner, out);
+            self.has_text |= flush(slot, &mut joiner, out) && kind == BlockType::Text;
             out.end(slot, Some(entry(kind.name())));
         }
     }

@@ -294,7 +294,7 @@ impl Blocks {
     fn close(&mut self, place: usize, out: &mut Chunks) {
         match self.blocks.get_mut(place) {
             Some(Part::Text { slot, joiner }) => {
-                flush(*slot, joiner, out);
+                self.has_text |= flush(*slot, joiner, out);
                 out.end(*slot, Some(text_entry()));
             }
             Some(Part::Reasoning { slot, joiner, field, details }) => {

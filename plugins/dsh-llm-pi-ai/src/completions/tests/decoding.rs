@@ -83,6 +83,28 @@ fn white_space_before_an_answer_costs_nothing_and_changes_nothing() {
 }
 
 #[test]
+fn blanks_before_an_answer_mean_the_same_however_they_come() {
+    let json = r#"{"choices":[{"message":{"content":"hi"},"finish_reason":"stop"}]}"#;
+    let events = delta(json!({"content": "hi"})) + &end("stop");
+    for (body, outcome) in [
+        // A byte-order mark is one only where a body begins.
+        (format!("\n\u{feff}{json}"), "PROTOCOL"),
+        (format!("\r\n\u{feff}{events}"), "EMPTY_RESPONSE"),
+        (format!("\u{feff}\r\n \t{json}"), "stop"),
+        (format!("\u{feff}\r\n{events}"), "stop"),
+        // However long they are, what stands behind them is seen.
+        (format!("{}no such page", "\n".repeat(5000)), "PROTOCOL"),
+    ] {
+        assert_eq!(decode(&body).outcome(), outcome, "{body:?}");
+    }
+}
+
+#[test]
+fn half_a_character_is_text() {
+    assert_eq!(decode(&(delta(json!({"content": "@"})).replace('@', r"\ud83d") + &end("stop"))).outcome(), "stop");
+}
+
+#[test]
 fn an_answer_of_very_many_blocks_takes_linear_time() {
     let many = 10_000;
     let begun = std::time::Instant::now();

@@ -1,0 +1,24 @@
+//! What holds for every input of the framing, the decoders and the reading of replay metadata, stated once.
+//!
+//! A property test, a fuzz target and the replay of a fuzz corpus run the same functions from here:
+//!
+//! - [`framing::check`]: any split gives the same events, and they are those of the WHATWG standard;
+//! - [`decoding::check`]: any split gives the same chunks, and nothing but the wire's own terminal event is a success;
+//! - [`restoring::check`]: stored replay metadata, however damaged, gives a request or an error.
+//!
+//! A wire joins with one implementation of [`decoding::Wire`]: its name in the manifest, a generator of answers that
+//! knows what a decoder must make of them, and an independent reading of "this body may be a success".
+//!
+//! Everything here panics when a property is broken; that is how a test fails and how a fuzzer notices.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "what fails here fails the test that called it")]
+#![allow(clippy::missing_panics_doc, reason = "a broken property is a panic everywhere in this crate")]
+
+pub mod bodies;
+pub mod completions;
+pub mod decoding;
+pub mod framing;
+pub mod json_text;
+pub mod pieces;
+pub mod reference;
+pub mod restoring;
