@@ -125,7 +125,7 @@ fn refused(adapter: &Table, header: Place, id: &str, refusal: &ConfigRefusal) ->
             format!("`{name}` is missing {}", below(&refusal.path)),
             "here",
         )
-        .help(format!("adapter `{id}` needs a `{name}` here")),
+        .help(remedy(message).map_or_else(|| format!("adapter `{id}` needs a `{name}` here"), str::to_owned)),
         (Kind::UnknownVariant, Some(name)) => {
             let message = format!("`{name}` is not possible for `{}`", refusal.path);
             Finding::new(Code::UnknownVariant, found.node.place, message, "not one of the possible words")
@@ -160,6 +160,11 @@ fn serde_words(message: &str) -> (Kind, Option<&str>) {
         }
     }
     (Kind::Other, None)
+}
+
+/// What an adapter says behind serde's words: `missing field `x`; …`.
+fn remedy(message: &str) -> Option<&str> {
+    message.split_once("`; ").map(|(_, remedy)| remedy)
 }
 
 /// The words in backquotes behind `expected`.

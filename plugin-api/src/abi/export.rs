@@ -10,7 +10,10 @@ use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use abi_stable::std_types::RVec;
 use serde::Serialize;
 
-use super::calls::{CheckHistory, ConfigRefusal, Convert, Converted, CreatedInfo, Descriptor, Open, OpenHead};
+use super::calls::{
+    CheckHistory, ConfigRefusal, Convert, Converted, CreatedInfo, Descriptor, MODELS_REQUEST, MODELS_RESPONSE,
+    ModelsRequest, ModelsResponse, Open, OpenHead,
+};
 use super::{Batch, Created, END_COMPLETE, END_TIMED_OUT, Opened, RecKind, Reply, Status};
 use crate::adapter::{Adapter, Decoder, Encoded, Poll, ResponseHead, StreamEnd};
 use crate::chunks::Chunks;
@@ -201,10 +204,23 @@ impl<A: Adapter> Instances<A> {
         drop(guard(|| drop(stream)));
     }
 
-    /// `call`: no operation is known to version 1.0.
-    pub fn call(&self, operation: &[u8]) -> Reply {
-        let text = format!("operation {:?} is not known to this adapter", String::from_utf8_lossy(operation));
-        Reply { status: Status::Unsupported.number(), body: text.into_bytes().into() }
+    /// `call`
+    pub fn call(&self, handle: u64, operation: &[u8], argument: &[u8]) -> Reply {
+        let operation = String::from_utf8_lossy(operation);
+        match operation.as_ref() {
+            MODELS_REQUEST => self.with(handle, |adapter| {
+                let ModelsRequest { route } = parse(argument)?;
+                adapter.models_request(&route)
+            }),
+            MODELS_RESPONSE => self.with(handle, |adapter| {
+                let ModelsResponse { route, status, headers, body } = parse(argument)?;
+                adapter.models_response(&route, &ResponseHead::Http { status, headers }, &body)
+            }),
+            _ => {
+                let text = format!("operation {operation:?} is not known to this adapter");
+                Reply { status: Status::Unsupported.number(), body: text.into_bytes().into() }
+            }
+        }
     }
 
     fn with<T: Serialize>(&self, handle: u64, work: impl FnOnce(&A) -> Result<T, Failure>) -> Reply {
@@ -349,8 +365,8 @@ macro_rules! export_adapter {
             extern "C" fn close(stream: u64) {
                 INSTANCES.close(stream);
             }
-            extern "C" fn call(_handle: u64, operation: RSlice<'_, u8>, _argument: RSlice<'_, u8>) -> Reply {
-                INSTANCES.call(operation.as_slice())
+            extern "C" fn call(handle: u64, operation: RSlice<'_, u8>, argument: RSlice<'_, u8>) -> Reply {
+                INSTANCES.call(handle, operation.as_slice(), argument.as_slice())
             }
 
             fn root() -> RootRef {

@@ -1,25 +1,28 @@
 //! `dsh-llm-pi-ai`: the common provider wires behind one adapter, with the replay envelope of the pi-ai library.
 //!
 //! Each wire is one folder with the same parts: `encode`, `decode`, `replay`, `errors`. What they share stands beside
-//! them: the configuration, the envelope, the endpoint, and the reading of refusals and of lenient JSON.
+//! them: the configuration and its presets, the envelope, the endpoint, the list of models, and the reading of refusals
+//! and of lenient JSON.
 //!
 //! It does no I/O, reads no clock and sees no credential; see [`dsh_plugin_api::Adapter`].
 
 pub mod config;
 
 mod completions;
+mod discovery;
 mod endpoint;
 mod envelope;
 mod hash;
 mod lenient;
+mod presets;
 mod refusal;
 
 use std::collections::BTreeMap;
 
 use dsh_plugin_api::json::Object;
 use dsh_plugin_api::vocab::{
-    AssistantMessage, Failure, FailureCode, InvalidReplay, Message, ModelInfo, ReplayEnvelope, Request, RouteInfo,
-    Target,
+    AssistantMessage, Failure, FailureCode, HttpRequest, InvalidReplay, Message, ModelInfo, ModelsPage, ReplayEnvelope,
+    Request, RouteInfo, Target,
 };
 use dsh_plugin_api::{Adapter, Chunks, ConfigError, Encoded, ResponseHead, StreamEnd};
 
@@ -41,6 +44,8 @@ struct Route {
     /// Absent for a wire that this version does not serve: such a route is listed, and its requests are refused, so
     /// that one route of a manifest does not take the others with it.
     wire: Option<Wire>,
+    /// Who is asked for its models, also where the wire is not served.
+    server: discovery::Server,
 }
 
 /// A route's wire. A further wire is a further variant here, in [`Native`] and in [`Decoder`].
@@ -84,6 +89,7 @@ impl Route {
             any_model: true,
         };
         let api = provider.api;
+        let server = discovery::Server::new(&provider, &endpoint);
         let wire = match api {
             ApiName::OpenaiCompletions => Some(Wire::Completions(completions::Route::new(name, provider, endpoint)?)),
             ApiName::OpenaiResponses
@@ -91,7 +97,7 @@ impl Route {
             | ApiName::GoogleGenerativeAi
             | ApiName::MistralConversations => None,
         };
-        Ok(Self { info, api, wire })
+        Ok(Self { info, api, wire, server })
     }
 }
 
@@ -108,11 +114,15 @@ fn model_info(model: &Model) -> ModelInfo {
 }
 
 impl PiAi {
-    fn wire(&self, to: &Target) -> Result<&Wire, Failure> {
-        let route = self.routes.get(&to.provider).ok_or_else(|| {
-            let message = format!("the adapter has no provider route {:?}", to.provider);
+    fn route(&self, name: &str) -> Result<&Route, Failure> {
+        self.routes.get(name).ok_or_else(|| {
+            let message = format!("the adapter has no provider route {name:?}");
             Failure::new(FailureCode::UnknownModel, message)
-        })?;
+        })
+    }
+
+    fn wire(&self, to: &Target) -> Result<&Wire, Failure> {
+        let route = self.route(&to.provider)?;
         route.wire.as_ref().ok_or_else(|| {
             let (name, api) = (&to.provider, route.api.name());
             let message = format!(
@@ -175,6 +185,14 @@ impl Adapter for PiAi {
         Ok(Decoder(match self.wire(to)? {
             Wire::Completions(route) => WireDecoder::Completions(route.decoder(head, to)?),
         }))
+    }
+
+    fn models_request(&self, route: &str) -> Result<HttpRequest, Failure> {
+        Ok(self.route(route)?.server.request())
+    }
+
+    fn models_response(&self, route: &str, head: &ResponseHead, body: &str) -> Result<ModelsPage, Failure> {
+        self.route(route)?.server.response(head, body)
     }
 }
 

@@ -11,6 +11,8 @@ const REFUSALS: &[(&str, &str, &str)] = &[
         "cwd/m.toml:7:1: unknown key `base_ulr` in [adapter.config.providers.d]; did you mean `base_url`? keys there: `api`, `base_url`"),
     ("providers.d", "missing field `base_url`",
         "cwd/m.toml:5:1: `base_url` is missing in [adapter.config.providers.d]; adapter `a` needs a `base_url` here"),
+    ("providers.d", "missing field `base_url`; set it, or `provider` to one of `x`",
+        "cwd/m.toml:5:1: `base_url` is missing in [adapter.config.providers.d]; set it, or `provider` to one of `x`"),
     ("providers.d.api", "unknown variant `opnai`, expected `openai-completions` or `openai-responses`",
         "cwd/m.toml:6:7: `opnai` is not possible for `providers.d.api`; possible: `openai-completions`, `openai-responses`"),
     ("providers.d.models[1].id", "invalid type: integer `5`, expected a string",

@@ -172,7 +172,7 @@ fn retry_delay(details: Option<&RawValue>) -> Option<u64> {
 }
 
 /// The failure of a response whose status is no success.
-pub(super) fn refused(head: &HeadFacts, body: &[u8]) -> Failure {
+pub(crate) fn refused(head: &HeadFacts, body: &[u8]) -> Failure {
     let text = String::from_utf8_lossy(body);
     let text = text.trim_start_matches('\u{feff}').trim();
     let facts = body_facts(text);

@@ -17,12 +17,11 @@ mod replay;
 mod tests;
 mod thinking;
 
-use std::borrow::Cow;
-
 use dsh_plugin_api::vocab::{AssistantMessage, Failure, InvalidReplay, Message, ReplayEnvelope, Request, Target};
 use dsh_plugin_api::{ConfigError, Encoded, ResponseHead};
 
 pub(crate) use decode::Decoder;
+pub(crate) use errors::refused;
 pub(crate) use replay::Turn;
 
 use crate::config::{Model, Provider};
@@ -46,11 +45,11 @@ impl Route {
     ///
     /// Names the key of a model that cannot be used.
     pub fn new(name: &str, provider: Provider, endpoint: Endpoint) -> Result<Self, ConfigError> {
-        for (position, model) in provider.models.iter().enumerate() {
-            if let Some(kwargs) = &model.compat.chat_template_kwargs {
+        let of_models = provider.models.iter().enumerate().map(|(at, model)| (format!("models[{at}]."), &model.compat));
+        for (place, compat) in std::iter::once((String::new(), &provider.compat)).chain(of_models) {
+            if let Some(kwargs) = &compat.chat_template_kwargs {
                 thinking::check_kwargs(kwargs).map_err(|message| {
-                    let path = format!("providers.{name}.models[{position}].compat.chat_template_kwargs");
-                    ConfigError::new(path, message)
+                    ConfigError::new(format!("providers.{name}.{place}compat.chat_template_kwargs"), message)
                 })?;
             }
         }
@@ -69,7 +68,7 @@ impl Route {
 
     /// See `Adapter::encode`.
     pub fn encode(&self, request: &Request, history: Vec<Turn>, to: &Target) -> Result<Encoded, Failure> {
-        let model = self.model(&to.model);
+        let model = self.provider.model(&to.model);
         let destination = Destination {
             endpoint: &self.endpoint,
             credential: self.provider.credential.as_deref(),
@@ -82,19 +81,13 @@ impl Route {
 
     /// See `Adapter::decoder`.
     pub fn decoder(&self, head: &ResponseHead, to: &Target) -> Result<Decoder, Failure> {
-        let dialect = self.dialect(&self.model(&to.model));
+        let dialect = self.dialect(&self.provider.model(&to.model));
         Ok(Decoder::new(HeadFacts::read(head)?, to, dialect.usage_in_streaming))
     }
 
-    /// A listed model, or one with cautious defaults: no limits, no thinking, text alone.
-    fn model(&self, id: &str) -> Cow<'_, Model> {
-        match self.provider.models.iter().find(|model| model.id == id) {
-            Some(model) => Cow::Borrowed(model),
-            None => Cow::Owned(Model { id: id.to_owned(), ..Model::default() }),
-        }
-    }
-
     fn dialect(&self, model: &Model) -> Dialect {
-        Dialect::of(&self.name, &self.provider, &self.endpoint, model)
+        // A preset says more than the name that somebody gave to a route.
+        let known_as = self.provider.preset.as_ref().map_or(self.name.as_str(), |preset| preset.as_str());
+        Dialect::of(known_as, &self.provider, &self.endpoint, model)
     }
 }
