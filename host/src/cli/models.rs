@@ -108,9 +108,9 @@ fn hint(route: &Route, models: &[ModelInfo]) -> String {
     };
     // Of several the first.
     let Some(model) = unlisted.rev().max_by_key(said) else { return String::new() };
-    let (name, adapter, id) = (&route.info.name, &route.adapter, &model.id);
+    let (name, adapter, id) = (&route.info.name, &route.adapter, plain(&model.id));
     format!(
-        "\nEach can be used as it is: -m {name}/{id}\nSo that its limits are known, add it to the route `{name}` of the \
+        "\nEach can be used as it is: -m {name}/{id}\nTo list one with its limits, add it to the route `{name}` of the \
          adapter `{adapter}` in the manifest:\n\n\
          [adapter.config.providers.{}]\nmodels = [\n    {},\n]\n",
         key(name),
@@ -131,8 +131,14 @@ fn entry(model: &ModelInfo) -> String {
     format!("{{ {} }}", keys.join(", "))
 }
 
+/// A basic string of TOML, on one line and without control characters.
 fn quoted(text: &str) -> String {
-    toml::Value::from(text).to_string()
+    let escaped = |c: char| match c {
+        '"' | '\\' => format!("\\{c}"),
+        control if control.is_control() => format!("\\u{:04X}", u32::from(control)),
+        other => other.to_string(),
+    };
+    format!("\"{}\"", text.chars().map(escaped).collect::<String>())
 }
 
 /// A key of TOML, quoted where it must be.

@@ -51,11 +51,8 @@ async fn page(
 ) -> Result<ModelsPage, Failure> {
     let Outgoing { peer, answer, secrets } = http.send(route, request)?;
     let limit = duration(config.idle_timeout_ms);
-    let late = |what: &str| {
-        Failure::new(FailureCode::Timeout, format!("{peer} sent {what} within {}", seconds(limit)))
-    };
-    let mut response =
-        timeout_at(Instant::now() + limit, answer).await.map_err(|_| late("no answer"))??;
+    let late = |what: &str| Failure::new(FailureCode::Timeout, format!("{peer} sent {what} within {}", seconds(limit)));
+    let mut response = timeout_at(Instant::now() + limit, answer).await.map_err(|_| late("no answer"))??;
     if let Some(failure) = redirect_refused(&response, &peer) {
         return Err(failure);
     }

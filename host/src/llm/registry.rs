@@ -233,9 +233,7 @@ fn credential(config: &serde_json::Value, info: &RouteInfo) -> Result<Option<Str
     match &info.credential {
         None => Ok(None),
         Some(claimed) if named.as_ref() == Some(claimed) => Ok(Some(claimed.clone())),
-        Some(claimed) => {
-            Err(NotServing::Credential { route: info.name.clone(), claimed: claimed.clone(), named })
-        }
+        Some(claimed) => Err(NotServing::Credential { route: info.name.clone(), claimed: claimed.clone(), named }),
     }
 }
 

@@ -284,9 +284,13 @@ impl Compat {
             supports_usage_in_streaming: self.supports_usage_in_streaming.or(under.supports_usage_in_streaming),
             max_tokens_field: self.max_tokens_field.or(under.max_tokens_field),
             requires_tool_result_name: self.requires_tool_result_name.or(under.requires_tool_result_name),
-            requires_assistant_after_tool_result: self.requires_assistant_after_tool_result.or(under.requires_assistant_after_tool_result),
+            requires_assistant_after_tool_result: self
+                .requires_assistant_after_tool_result
+                .or(under.requires_assistant_after_tool_result),
             requires_thinking_as_text: self.requires_thinking_as_text.or(under.requires_thinking_as_text),
-            requires_reasoning_content_on_assistant_messages: self.requires_reasoning_content_on_assistant_messages.or(under.requires_reasoning_content_on_assistant_messages),
+            requires_reasoning_content_on_assistant_messages: self
+                .requires_reasoning_content_on_assistant_messages
+                .or(under.requires_reasoning_content_on_assistant_messages),
             reasoning_field: self.reasoning_field.or(under.reasoning_field),
             strict_alternation: self.strict_alternation.or(under.strict_alternation),
             max_tool_call_id_length: self.max_tool_call_id_length.or(under.max_tool_call_id_length),
@@ -297,12 +301,18 @@ impl Compat {
             cache_control_format: self.cache_control_format.or(under.cache_control_format),
             supports_strict_mode: self.supports_strict_mode.or(under.supports_strict_mode),
             supports_long_cache_retention: self.supports_long_cache_retention.or(under.supports_long_cache_retention),
-            supports_explicit_prompt_cache_mode: self.supports_explicit_prompt_cache_mode.or(under.supports_explicit_prompt_cache_mode),
+            supports_explicit_prompt_cache_mode: self
+                .supports_explicit_prompt_cache_mode
+                .or(under.supports_explicit_prompt_cache_mode),
             force_adaptive_thinking: self.force_adaptive_thinking.or(under.force_adaptive_thinking),
             supports_temperature: self.supports_temperature.or(under.supports_temperature),
             allow_empty_signature: self.allow_empty_signature.or(under.allow_empty_signature),
-            supports_eager_tool_input_streaming: self.supports_eager_tool_input_streaming.or(under.supports_eager_tool_input_streaming),
-            supports_cache_control_on_tools: self.supports_cache_control_on_tools.or(under.supports_cache_control_on_tools),
+            supports_eager_tool_input_streaming: self
+                .supports_eager_tool_input_streaming
+                .or(under.supports_eager_tool_input_streaming),
+            supports_cache_control_on_tools: self
+                .supports_cache_control_on_tools
+                .or(under.supports_cache_control_on_tools),
         }
     }
 }
@@ -485,6 +495,18 @@ mod tests {
                 model(json!({"id": "b", "compat": {"max_tool_call_id_length": 7}})),
                 "providers.x.models[1].compat.max_tool_call_id_length",
                 "at least 8",
+            ),
+            (
+                "x",
+                json!({"compat": {"max_tool_call_id_length": 7}}),
+                "providers.x.compat.max_tool_call_id_length",
+                "at least 8",
+            ),
+            (
+                "x",
+                json!({"compat": {"chat_template_kwargs": {"k": {"var": "effort"}}}}),
+                "providers.x.compat.chat_template_kwargs",
+                "k.var is",
             ),
             (
                 "x",

@@ -56,9 +56,7 @@ impl<'de> Deserialize<'de> for PresetName {
         match PRESETS.as_ref() {
             Ok(presets) if presets.contains_key(&name) => Ok(Self(name)),
             // Worded as serde words it, from which the host makes its report.
-            Ok(_) => {
-                Err(D::Error::custom(format!("unknown variant `{name}`, expected one of {}", listed(names()))))
-            }
+            Ok(_) => Err(D::Error::custom(format!("unknown variant `{name}`, expected one of {}", listed(names())))),
             Err(error) => Err(D::Error::custom(format!("the presets of this build cannot be read: {error}"))),
         }
     }
@@ -257,10 +255,13 @@ mod tests {
     }
 
     #[test]
-    fn every_preset_is_described_in_the_documentation() {
+    fn the_documentation_lists_every_preset_as_it_is() {
         let page = include_str!("../../../docs/manifest.md");
-        for name in names() {
-            assert!(page.contains(&format!("`{name}`")), "docs/manifest.md says nothing of the preset `{name}`");
+        for (name, preset) in PRESETS.as_ref().unwrap() {
+            let credential = preset.credential.as_ref().map_or_else(|| "none".to_owned(), |name| format!("`{name}`"));
+            let (api, base_url) = (preset.api.name(), &preset.base_url[&preset.api]);
+            let row = format!("\n| `{name}` | `{api}` | `{base_url}` | {credential} |\n");
+            assert!(page.contains(&row), "docs/manifest.md has no row {row}");
         }
     }
 }
