@@ -67,8 +67,10 @@ impl<A: Adapter> Instances<A> {
         capture_panics();
         let text = String::from_utf8_lossy(config);
         let made = guard(|| {
-            let text = json::replace_lone_surrogates(&text);
-            let config: A::Config = serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_str(&text))
+            // From a value and not from the text: its places would be told, which nobody has seen.
+            let value: serde_json::Value =
+                json::from_str(&text).map_err(|e| ConfigRefusal { path: String::new(), message: e.to_string() })?;
+            let config: A::Config = serde_path_to_error::deserialize(value)
                 .map_err(|e| ConfigRefusal { path: path_of(e.path()), message: e.inner().to_string() })?;
             let adapter = A::new(config).map_err(|e| ConfigRefusal { path: e.path, message: e.message })?;
             let info = CreatedInfo { routes: adapter.routes() };

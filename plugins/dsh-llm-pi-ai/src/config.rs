@@ -5,10 +5,12 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt;
 
 use dsh_plugin_api::ConfigError;
 use dsh_plugin_api::schemars::JsonSchema;
-use serde::Deserialize;
+use serde::de::Visitor;
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 pub use crate::presets::PresetName;
@@ -207,14 +209,38 @@ impl Level {
 }
 
 /// Value of a thinking level in `thinking_level_map`.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(untagged)]
-#[schemars(crate = "dsh_plugin_api::schemars")]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema)]
+#[schemars(crate = "dsh_plugin_api::schemars", untagged)]
 pub enum LevelSpelling {
     /// How the wire spells it.
     Name(String),
     /// `false`: the model does not support it.
     Switch(bool),
+}
+
+impl<'de> Deserialize<'de> for LevelSpelling {
+    /// Not derived, since an untagged enum does not say what it expects.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Spelling)
+    }
+}
+
+struct Spelling;
+
+impl Visitor<'_> for Spelling {
+    type Value = LevelSpelling;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string or `false`")
+    }
+
+    fn visit_bool<E: serde::de::Error>(self, switch: bool) -> Result<LevelSpelling, E> {
+        Ok(LevelSpelling::Switch(switch))
+    }
+
+    fn visit_str<E: serde::de::Error>(self, name: &str) -> Result<LevelSpelling, E> {
+        Ok(LevelSpelling::Name(name.to_owned()))
+    }
 }
 
 /// What a server does differently from the provider that its wire is named after.
