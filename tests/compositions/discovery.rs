@@ -1,4 +1,4 @@
-//! A route that names a preset, and a server that is asked for its models.
+//! Routes that name a preset, servers that are asked for their models, and what is wrong in such a route.
 
 use std::process::Command;
 
@@ -144,4 +144,40 @@ fn a_preset_sends_its_own_key_and_only_to_its_route() {
     ));
     let outcome = with_keys(composition.command(&["run", "hi"]));
     assert_eq!((outcome.code, outcome.stdout.trim()), (Some(0), "hello"), "{outcome}");
+}
+
+#[test]
+fn what_is_wrong_inside_an_adapters_configuration_is_told_with_its_place() {
+    let head = "version = 1\n[[adapter]]\nid = \"pi-ai\"\nlibrary = \"dsh-llm-pi-ai\"\n[adapter.config.providers.x]\n";
+    for (text, place, parts) in [
+        ("", "5:1", &["`api` is missing in [adapter.config.providers.x]", "or `provider` to one of `anthropic`"][..]),
+        ("provider = \"deepseak\"\n", "6:12", &["`deepseak` is not possible", "did you mean `deepseek`?", "`vllm`"]),
+        ("provider = 5\n", "6:12", &["`providers.x.provider` must be a string, not an integer"]),
+        ("provider = \"groq\"\nbase_ulr = \"x\"\n", "7:1", &["unknown key `base_ulr`", "did you mean `base_url`?"]),
+        ("provider = \"groq\"\napi = \"openai\"\n", "7:7", &["`openai` is not possible", "`openai-responses`"]),
+        ("provider = \"groq\"\napi = 7\n", "7:7", &["`providers.x.api` must be a string, not an integer"]),
+        ("provider = \"groq\"\nprovider = \"groq\"\n", "7:1", &["duplicate key `provider`"]),
+        (
+            "provider = \"groq\"\nmodels = { id = \"m\" }\n",
+            "7:10",
+            &["`providers.x.models` must be an array, not a table"],
+        ),
+        (
+            "provider = \"groq\"\nmodels = [{ id = \"m\", context_window = -5 }]\n",
+            "7:40",
+            &["`providers.x.models[0].context_window` cannot be `-5`", "an integer of 0 or more"],
+        ),
+        (
+            "provider = \"groq\"\nmodels = [{ id = \"m\", thinking_level_map = { hihg = \"x\" } }]\n",
+            "7:46",
+            &["unknown key `hihg`", "did you mean `high`?"],
+        ),
+    ] {
+        let composition = Composition::new(&format!("{head}{text}"));
+        let outcome = composition.dsh(&["manifest", "check"]);
+        assert_eq!(outcome.code, Some(2), "{text}: {outcome}");
+        assert!(outcome.says(&format!("composition.toml:{place}]")), "{text}: {outcome}");
+        assert!(parts.iter().all(|part| outcome.says(part)), "{text}: {outcome}");
+        assert!(!outcome.says("at line 1 column"), "{text}: {outcome}");
+    }
 }
