@@ -152,20 +152,24 @@ fn what_is_wrong_inside_an_adapters_configuration_is_told_with_its_place() {
     for (text, place, parts) in [
         ("", "5:1", &["`api` is missing in [adapter.config.providers.x]", "or `provider` to one of `anthropic`"][..]),
         ("provider = \"deepseak\"\n", "6:12", &["`deepseak` is not possible", "did you mean `deepseek`?", "`vllm`"]),
-        ("provider = 5\n", "6:12", &["`providers.x.provider` must be a string, not an integer"]),
+        ("provider = 5\n", "6:12", &["`providers.x.provider` of adapter `pi-ai` must be a string, not an integer"]),
         ("provider = \"groq\"\nbase_ulr = \"x\"\n", "7:1", &["unknown key `base_ulr`", "did you mean `base_url`?"]),
         ("provider = \"groq\"\napi = \"openai\"\n", "7:7", &["`openai` is not possible", "`openai-responses`"]),
-        ("provider = \"groq\"\napi = 7\n", "7:7", &["`providers.x.api` must be a string, not an integer"]),
+        (
+            "provider = \"groq\"\napi = 7\n",
+            "7:7",
+            &["`providers.x.api` of adapter `pi-ai` must be a string, not an integer"],
+        ),
         ("provider = \"groq\"\nprovider = \"groq\"\n", "7:1", &["duplicate key `provider`"]),
         (
             "provider = \"groq\"\nmodels = { id = \"m\" }\n",
             "7:10",
-            &["`providers.x.models` must be an array, not a table"],
+            &["`providers.x.models` of adapter `pi-ai` must be an array, not a table"],
         ),
         (
             "provider = \"groq\"\nmodels = [{ id = \"m\", context_window = -5 }]\n",
             "7:40",
-            &["`providers.x.models[0].context_window` cannot be `-5`", "an integer of 0 or more"],
+            &["`providers.x.models[0].context_window` of adapter `pi-ai` cannot be `-5`", "an integer of 0 or more"],
         ),
         (
             "provider = \"groq\"\nmodels = [{ id = \"m\", thinking_level_map = { hihg = \"x\" } }]\n",

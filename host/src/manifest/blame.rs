@@ -108,9 +108,12 @@ fn refused(adapter: &Table, header: Place, id: &str, refusal: &ConfigRefusal) ->
         let (wanted, is) = (in_words(wanted), node.value.type_name());
         let path = if path.is_empty() { "config".to_owned() } else { path };
         let (code, message) = if kind == Kind::WrongType {
-            (Code::WrongType, format!("`{path}` must be {wanted}, not {is}"))
+            (Code::WrongType, format!("`{path}` of adapter `{id}` must be {wanted}, not {is}"))
         } else {
-            (Code::BadValue, format!("`{path}` cannot be {}", was.split_once(' ').map_or(was, |(_, value)| value)))
+            (
+                Code::BadValue,
+                format!("`{path}` of adapter `{id}` cannot be {}", was.split_once(' ').map_or(was, |(_, value)| value)),
+            )
         };
         return Finding::new(code, node.place, message, is).help(format!("write {wanted}"));
     }
