@@ -9,8 +9,8 @@ use serde::de::DeserializeOwned;
 
 use crate::json::Raw;
 use crate::vocab::{
-    AssistantMessage, EnvelopeId, Exchange, Failure, FailureCode, HttpHeader, InvalidReplay, Message, Repair,
-    ReplayDegrade, ReplayEnvelope, Request, RouteInfo, Target,
+    AssistantMessage, EnvelopeId, Exchange, Failure, FailureCode, HttpHeader, HttpRequest, InvalidReplay, Message,
+    ModelsPage, Repair, ReplayDegrade, ReplayEnvelope, Request, RouteInfo, Target,
 };
 
 pub use crate::chunks::{Chunks, Slot};
@@ -86,11 +86,38 @@ pub trait Adapter: Send + Sync + Sized + 'static {
         let _ = event;
     }
 
+    /// The request that asks the server of a route for its models. The host sends it under the same rules as any
+    /// other request of that route.
+    ///
+    /// # Errors
+    ///
+    /// `UNKNOWN_MODEL` for a route that there is not; `UNSUPPORTED`, which is the default, where servers cannot be
+    /// asked.
+    fn models_request(&self, route: &str) -> Result<HttpRequest, Failure> {
+        Err(cannot_list(route))
+    }
+
+    /// Reads the answer to [`Adapter::models_request`], or to the [`ModelsPage::next`] of an earlier page. Every
+    /// status comes here; `body` is the whole body, what is no UTF-8 in it replaced.
+    ///
+    /// # Errors
+    ///
+    /// What the server refused, with its status; `PROTOCOL` for an answer that is no list of models.
+    fn models_response(&self, route: &str, head: &ResponseHead, body: &str) -> Result<ModelsPage, Failure> {
+        let _ = (head, body);
+        Err(cannot_list(route))
+    }
+
     /// The envelope id as one value.
     #[must_use]
     fn envelope() -> EnvelopeId {
         EnvelopeId { kind: Self::ENVELOPE_KIND.to_owned(), version: Self::ENVELOPE_VERSION }
     }
+}
+
+fn cannot_list(route: &str) -> Failure {
+    let message = format!("the adapter of route {route} cannot ask a server for its models");
+    Failure::new(FailureCode::Unsupported, message)
 }
 
 /// Decodes one response.

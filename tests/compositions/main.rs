@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "what fails here fails a test")]
 
 mod continuation;
+mod discovery;
 mod hostile;
 mod killing;
 mod loading;

@@ -1,13 +1,16 @@
 //! `dsh models`
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::Args;
 use dsh_plugin_api::vocab::ModelInfo;
 use serde::Serialize;
 
-use super::output::{print, print_json, table};
-use super::{CommandError, Context};
+use super::output::{plain, print, print_json, table};
+use super::run::describe as one_line;
+use super::{CommandError, Context, block_on};
+use crate::llm::client::Client;
 use crate::llm::credential;
 use crate::llm::registry::{Registry, Route};
 
@@ -16,6 +19,9 @@ use crate::llm::registry::{Registry, Route};
 pub struct ModelsArgs {
     /// Only this provider route
     provider: Option<String>,
+    /// Ask the provider's server which models it serves
+    #[arg(long, requires = "provider")]
+    discover: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -54,7 +60,8 @@ struct Credential<'a> {
 }
 
 pub(super) fn run(context: &Context, args: ModelsArgs) -> Result<ExitCode, CommandError> {
-    let registry = context.registry(&context.manifest()?)?;
+    let manifest = context.manifest()?;
+    let registry = context.registry(&manifest)?;
     let routes = match &args.provider {
         None => registry.routes.values().collect(),
         Some(provider) => {
@@ -62,7 +69,10 @@ pub(super) fn run(context: &Context, args: ModelsArgs) -> Result<ExitCode, Comma
             vec![route.map_err(|failure| CommandError::usage_text(failure.message, "see `dsh plugins list`"))?]
         }
     };
-    let rows: Vec<Row<'_>> = routes.into_iter().flat_map(|route| rows(route)).collect();
+    if let (true, [route]) = (args.discover, routes.as_slice()) {
+        return discover(&context.client(&manifest)?, route, args.json);
+    }
+    let rows: Vec<Row<'_>> = routes.into_iter().flat_map(|route| rows(route, &route.info.models)).collect();
     if args.json {
         print_json(&rows)?;
     } else {
@@ -71,11 +81,79 @@ pub(super) fn run(context: &Context, args: ModelsArgs) -> Result<ExitCode, Comma
     Ok(ExitCode::SUCCESS)
 }
 
-fn rows(route: &Route) -> Vec<Row<'_>> {
-    let credential =
-        route.credential.as_deref().map(|reference| Credential { reference, set: credential::is_set(reference) });
-    let row = |model| row(route, credential, model);
-    if route.info.models.is_empty() { vec![row(None)] } else { route.info.models.iter().map(Some).map(row).collect() }
+/// The same for the models that the server lists, and how to write one down.
+fn discover(client: &Client, route: &Arc<Route>, json: bool) -> Result<ExitCode, CommandError> {
+    let name = &route.info.name;
+    let models = block_on(async {
+        client.models(route).await.map_err(|failure| {
+            CommandError::failed_text(format!("the models of `{name}` cannot be listed: {}", one_line(&failure)))
+        })
+    })?;
+    let rows: Vec<Row<'_>> = models.iter().map(|model| row(route, reference(route), Some(model))).collect();
+    if json {
+        print_json(&rows)?;
+    } else if rows.is_empty() {
+        print(&format!("The server of `{name}` lists no model.\n"))?;
+    } else {
+        print(&format!("{}{}", listed(&rows), hint(route, &models)))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// How to write a model down: one that the manifest does not list, and of which the server says most.
+fn hint(route: &Route, models: &[ModelInfo]) -> String {
+    let unlisted = models.iter().filter(|model| route.info.models.iter().all(|listed| listed.id != model.id));
+    let said = |model: &&ModelInfo| {
+        (model.context_window.is_some(), model.max_tokens.is_some(), !model.input.is_empty(), model.reasoning)
+    };
+    // Of several the first.
+    let Some(model) = unlisted.rev().max_by_key(said) else { return String::new() };
+    let (name, adapter, id) = (&route.info.name, &route.adapter, plain(&model.id));
+    format!(
+        "\nEach can be used as it is: -m {name}/{id}\nTo list one with its limits, add it to the route `{name}` of the \
+         adapter `{adapter}` in the manifest:\n\n\
+         [adapter.config.providers.{}]\nmodels = [\n    {},\n]\n",
+        key(name),
+        entry(model),
+    )
+}
+
+/// A model as an inline table of TOML.
+fn entry(model: &ModelInfo) -> String {
+    let mut keys = vec![format!("id = {}", quoted(&model.id))];
+    keys.extend(model.context_window.map(|tokens| format!("context_window = {tokens}")));
+    keys.extend(model.max_tokens.map(|tokens| format!("max_tokens = {tokens}")));
+    keys.extend(model.reasoning.then(|| "reasoning = true".to_owned()));
+    if model.input.iter().any(|input| input != "text") {
+        let input: Vec<String> = model.input.iter().map(|input| quoted(input)).collect();
+        keys.push(format!("input = [{}]", input.join(", ")));
+    }
+    format!("{{ {} }}", keys.join(", "))
+}
+
+/// A basic string of TOML, on one line and without control characters.
+fn quoted(text: &str) -> String {
+    let escaped = |c: char| match c {
+        '"' | '\\' => format!("\\{c}"),
+        control if control.is_control() => format!("\\u{:04X}", u32::from(control)),
+        other => other.to_string(),
+    };
+    format!("\"{}\"", text.chars().map(escaped).collect::<String>())
+}
+
+/// A key of TOML, quoted where it must be.
+fn key(name: &str) -> String {
+    let is_bare = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    if name.chars().all(is_bare) { name.to_owned() } else { quoted(name) }
+}
+
+fn reference(route: &Route) -> Option<Credential<'_>> {
+    route.credential.as_deref().map(|reference| Credential { reference, set: credential::is_set(reference) })
+}
+
+fn rows<'a>(route: &'a Route, models: &'a [ModelInfo]) -> Vec<Row<'a>> {
+    let row = |model| row(route, reference(route), model);
+    if models.is_empty() { vec![row(None)] } else { models.iter().map(Some).map(row).collect() }
 }
 
 fn row<'a>(route: &'a Route, credential: Option<Credential<'a>>, model: Option<&'a ModelInfo>) -> Row<'a> {
@@ -102,10 +180,14 @@ fn describe(rows: &[Row<'_>], registry: &Registry) -> String {
             n => format!("No route is served; {n} adapter(s) are not loaded, see `dsh plugins list`.\n"),
         };
     }
+    listed(rows)
+}
+
+fn listed(rows: &[Row<'_>]) -> String {
     let number = |tokens: Option<u64>| tokens.map_or_else(|| "-".to_owned(), |tokens| tokens.to_string());
     let cells = |row: &Row<'_>| {
         [
-            format!("{}/{}", row.provider, row.model.unwrap_or("*")),
+            plain(&format!("{}/{}", row.provider, row.model.unwrap_or("*"))),
             number(row.context_window),
             number(row.max_tokens),
             if row.reasoning { "yes" } else { "no" }.to_owned(),

@@ -14,6 +14,7 @@ use crate::agent::{AgentError, Composition, Session, SessionOptions, UpdateSink}
 use crate::llm::credential;
 use crate::store::StoreError;
 use output::Output;
+pub(super) use output::describe;
 
 /// Arguments of `dsh run`.
 #[derive(Debug, Args)]

@@ -1,7 +1,11 @@
 //! Opens the response of a prepared request.
 
-use dsh_plugin_api::vocab::Failure;
+use std::sync::Arc;
 
+use dsh_plugin_api::vocab::{Failure, ModelInfo};
+
+use super::discovery;
+use super::registry::Route;
 use super::transport::Http;
 use crate::manifest::Transport;
 
@@ -34,5 +38,14 @@ impl Client {
     #[must_use]
     pub fn open(&self, prepared: &Prepared) -> ResponseStream {
         ResponseStream::open(&self.http, &self.config, prepared)
+    }
+    /// The models that the server of a route lists, in its order.
+    ///
+    /// # Errors
+    ///
+    /// `UNSUPPORTED` where the adapter cannot ask; the failures of any request; what the server refused, with its
+    /// status; `PROTOCOL` for an answer that is no list of models.
+    pub async fn models(&self, route: &Arc<Route>) -> Result<Vec<ModelInfo>, Failure> {
+        discovery::models(&self.http, &self.config, route).await
     }
 }

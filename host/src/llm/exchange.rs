@@ -21,7 +21,7 @@ use super::client::Prepared;
 use super::credential::Secret;
 use super::registry::Route;
 use super::retry;
-use super::transport::{Answer, Http, Outgoing, chain, duration, redirect_target, seconds};
+use super::transport::{Answer, Http, Outgoing, chain, duration, headers_of, redirect_refused, seconds};
 use crate::loader::StreamHandle;
 use crate::manifest::Transport;
 
@@ -196,17 +196,10 @@ impl ResponseStream {
         self.clocks.saw_bytes();
         let status = response.status();
         self.status = Some(status.as_u16());
-        if let Some(location) = redirect_target(&response) {
-            let message = format!(
-                "{} redirects to {location} ({status}); a redirect is not followed, since the credential is for that \
-                 origin only: put the new address into the route's base_url",
-                self.peer
-            );
-            return self.fail(Failure::new(FailureCode::InvalidRequest, message));
+        if let Some(failure) = redirect_refused(&response, &self.peer) {
+            return self.fail(failure);
         }
-        let text = |value: &reqwest::header::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
-        let headers: Vec<(String, String)> =
-            response.headers().iter().map(|(name, value)| (name.as_str().to_owned(), text(value))).collect();
+        let headers = headers_of(&response);
         if self.is_refusal() {
             self.retry_after_ms = retry::retry_after_ms(&headers, SystemTime::now());
             self.clocks.saw_progress();

@@ -3,12 +3,13 @@
 //! `registry` knows the routes, `degrade` decides native or foreign, `view` makes a history acceptable, `prepare` does
 //! both and has the adapter convert the result. `transport` sends it, with the secrets of `credential`, `exchange`
 //! makes chunks of the answer, `assembler` makes blocks of chunks, and `retry` says whether a failed attempt is worth
-//! another.
+//! another. `discovery` asks a server for its models.
 
 pub mod assembler;
 pub mod client;
 pub mod credential;
 pub mod degrade;
+mod discovery;
 pub mod exchange;
 pub mod prepare;
 pub mod registry;

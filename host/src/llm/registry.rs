@@ -69,7 +69,8 @@ enum NotServing {
     Create { library: String, error: CreateError },
     #[error(
         "it claims the credential {claimed:?} for its route {route:?}, where the manifest names {}; a route may use \
-         only the reference that `config.providers.{route}.credential` names",
+         only the reference that `config.providers.{route}.credential` names, or without one NAME_API_KEY of the \
+         preset that its `provider` names",
         named.as_ref().map_or_else(|| "none".to_owned(), |named| format!("{named:?}"))
     )]
     Credential { route: String, claimed: String, named: Option<String> },
@@ -222,17 +223,17 @@ fn named<'a>(config: &'a serde_json::Value, route: &str, key: &str) -> Option<&'
 }
 
 /// The reference that adapter and manifest agree on. The manifest is the user's word: an adapter that claims another
-/// one would get a secret that was not meant for it.
+/// one would get a secret that was not meant for it. `provider = "deepseek"` is such a word as well, for
+/// `DEEPSEEK_API_KEY` and no other.
 fn credential(config: &serde_json::Value, info: &RouteInfo) -> Result<Option<String>, NotServing> {
-    let named = named(config, &info.name, "credential");
+    let named = named(config, &info.name, "credential").map(str::to_owned).or_else(|| {
+        let preset = self::named(config, &info.name, "provider")?;
+        Some(format!("{}_API_KEY", preset.to_uppercase().replace('-', "_")))
+    });
     match &info.credential {
         None => Ok(None),
-        Some(claimed) if named == Some(claimed) => Ok(Some(claimed.clone())),
-        Some(claimed) => Err(NotServing::Credential {
-            route: info.name.clone(),
-            claimed: claimed.clone(),
-            named: named.map(str::to_owned),
-        }),
+        Some(claimed) if named.as_ref() == Some(claimed) => Ok(Some(claimed.clone())),
+        Some(claimed) => Err(NotServing::Credential { route: info.name.clone(), claimed: claimed.clone(), named }),
     }
 }
 
@@ -242,5 +243,40 @@ fn origin(config: &serde_json::Value, info: &RouteInfo) -> Result<Option<String>
     match reqwest::Url::parse(url) {
         Ok(parsed) if matches!(parsed.scheme(), "http" | "https") => Ok(Some(parsed.origin().ascii_serialization())),
         _ => Err(NotServing::Origin { route: info.name.clone(), url: url.to_owned() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_route_may_use_what_it_names_or_the_key_of_its_preset_and_nothing_else() {
+        for (route, claimed, allowed) in [
+            (json!({ "credential": "OWN" }), "OWN", true),
+            (json!({ "credential": "OWN" }), "OTHER", false),
+            (json!({}), "OTHER", false),
+            (json!({ "provider": "lm-x" }), "LM_X_API_KEY", true),
+            (json!({ "provider": "lm-x" }), "OTHER", false),
+            (json!({ "provider": "lm-x", "credential": "OWN" }), "OWN", true),
+            (json!({ "provider": "lm-x", "credential": "OWN" }), "LM_X_API_KEY", false),
+        ] {
+            let info = RouteInfo {
+                name: "x".into(),
+                api: None,
+                origin: None,
+                credential: Some(claimed.into()),
+                models: Vec::new(),
+                any_model: true,
+            };
+            let config = json!({ "providers": { "x": route } });
+            let agreed = credential(&config, &info);
+            assert_eq!(agreed.is_ok(), allowed, "{config} {claimed}");
+            if let Ok(agreed) = agreed {
+                assert_eq!(agreed.as_deref(), Some(claimed));
+            }
+        }
     }
 }

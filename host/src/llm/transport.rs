@@ -125,13 +125,14 @@ impl Http {
             let value = value.ok_or_else(|| broken(format!("the value of the header `{name}` is not printable")))?;
             outgoing.headers_mut().append(name, value);
         }
-        for (name, value) in [
-            (header::CONTENT_TYPE, "application/json"),
-            (header::ACCEPT, "text/event-stream, application/json;q=0.9, */*;q=0.5"),
-        ] {
+        let mut default = |name, value| {
             outgoing.headers_mut().entry(name).or_insert(header::HeaderValue::from_static(value));
+        };
+        default(header::ACCEPT, "text/event-stream, application/json;q=0.9, */*;q=0.5");
+        if request.body.get() != "null" {
+            default(header::CONTENT_TYPE, "application/json");
+            *outgoing.body_mut() = Some(request.body.get().to_owned().into());
         }
-        *outgoing.body_mut() = Some(request.body.get().to_owned().into());
         let client = pooled.client.clone();
         let connect_timeout = self.connect_timeout;
         let answer =
@@ -234,8 +235,24 @@ fn is_this_host(url: &Url) -> bool {
         || bare.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
+/// The headers of an answer as text, in order; names in lower case.
+pub(super) fn headers_of(response: &reqwest::Response) -> Vec<(String, String)> {
+    let text = |value: &header::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+    response.headers().iter().map(|(name, value)| (name.as_str().to_owned(), text(value))).collect()
+}
+
+/// The failure of an answer that is a redirect.
+pub(super) fn redirect_refused(response: &reqwest::Response, peer: &str) -> Option<Failure> {
+    let (status, location) = (response.status(), redirect_target(response)?);
+    let message = format!(
+        "{peer} redirects to {location} ({status}); a redirect is not followed, since the credential is for that \
+         origin only: put the new address into the route's base_url"
+    );
+    Some(Failure::new(FailureCode::InvalidRequest, message))
+}
+
 /// The address of a redirect without its query, for a message; relative ones are resolved.
-pub(super) fn redirect_target(response: &reqwest::Response) -> Option<String> {
+fn redirect_target(response: &reqwest::Response) -> Option<String> {
     const REDIRECTS: [StatusCode; 5] = [
         StatusCode::MOVED_PERMANENTLY,
         StatusCode::FOUND,

@@ -9,7 +9,7 @@ use dsh_plugin_api::StreamEnd;
 use dsh_plugin_api::abi::calls::{CheckHistory, ConfigRefusal, Convert, Converted, CreatedInfo, Open};
 use dsh_plugin_api::abi::{Batch, BatchReader, END_COMPLETE, END_CUT, END_TIMED_OUT, Item, Reply, RootRef, Status};
 use dsh_plugin_api::abi_stable::std_types::RSlice;
-use dsh_plugin_api::json;
+use dsh_plugin_api::json::{self, Raw};
 use dsh_plugin_api::vocab::{Chunk, Failure, FailureCode, FinishReason, InvalidReplay, ReplayDegrade};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -83,9 +83,13 @@ impl Instance {
         entry: extern "C" fn(u64, RSlice<'_, u8>) -> Reply,
     ) -> Result<T, Failure> {
         let argument = json::raw(argument);
-        let reply = entry(self.handle, RSlice::from_slice(argument.get().as_bytes()));
-        self.answer(name, reply.status, reply.body.as_slice())?;
-        json::from_slice(reply.body.as_slice()).map_err(|e| self.protocol(name, &format!("what is no answer: {e}")))
+        self.read(name, &entry(self.handle, RSlice::from_slice(argument.get().as_bytes())))
+    }
+
+    fn read<T: DeserializeOwned>(&self, call: &str, reply: &Reply) -> Result<T, Failure> {
+        let body = reply.body.as_slice();
+        self.answer(call, reply.status, body)?;
+        json::from_slice(body).map_err(|e| self.protocol(call, &format!("what is no answer: {e}")))
     }
 
     /// Turns every status but `Ok` into its failure.
@@ -153,6 +157,11 @@ impl AdapterHandle for Instance {
             adapter: self.adapter.clone(),
             reader: BatchReader::new(),
         }))
+    }
+
+    fn call(&self, operation: &str, argument: &Raw) -> Result<Raw, Failure> {
+        let [name, argument] = [operation.as_bytes(), argument.get().as_bytes()].map(RSlice::from_slice);
+        self.read(operation, &self.root.call()(self.handle, name, argument))
     }
 }
 

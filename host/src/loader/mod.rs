@@ -22,8 +22,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use dsh_plugin_api::StreamEnd;
 use dsh_plugin_api::abi::calls::{CheckHistory, Convert, Converted, CreatedInfo, Descriptor, Open};
 use dsh_plugin_api::abi::{Item, Metadata, RootRef, Status};
-use dsh_plugin_api::json;
-use dsh_plugin_api::vocab::{Failure, InvalidReplay, ReplayDegrade};
+use dsh_plugin_api::json::{self, Raw};
+use dsh_plugin_api::vocab::{Failure, FailureCode, InvalidReplay, ReplayDegrade};
 
 pub use error::{CreateError, LoadError, chain};
 pub use vet::Unfit;
@@ -54,6 +54,16 @@ pub trait AdapterHandle: Send + Sync {
     ///
     /// As above.
     fn open(&self, call: &Open) -> Result<Box<dyn StreamHandle>, Failure>;
+    /// An operation that came after the root was frozen: one of the names in [`dsh_plugin_api::abi::calls`], with its
+    /// argument and answer as JSON.
+    ///
+    /// # Errors
+    ///
+    /// As above; `UNSUPPORTED`, which is the default, from an adapter that does not know the operation.
+    fn call(&self, operation: &str, argument: &Raw) -> Result<Raw, Failure> {
+        let _ = argument;
+        Err(Failure::new(FailureCode::Unsupported, format!("the adapter does not support `{operation}`")))
+    }
 }
 
 /// One decoder. Dropping it closes it.

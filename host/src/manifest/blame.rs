@@ -4,14 +4,14 @@ use dsh_plugin_api::abi::calls::ConfigRefusal;
 
 use super::place::Place;
 use super::problem::{Code, Finding};
-use super::tree::{Node, Table, Value};
+use super::tree::{Entry, Node, Table, Value};
 use super::{Manifest, ManifestError, words};
 
 impl Manifest {
     /// An adapter refused its configuration: points at the key that the refusal names, in whichever file set it.
     ///
-    /// The texts of serde (`unknown field …`, `missing field …`, `unknown variant …`) are told in the manifest's words,
-    /// with the nearest right one.
+    /// The texts of serde (`unknown field …`, `missing field …`, `unknown variant …`, `invalid type …`, `invalid value …`)
+    /// are told in the manifest's words, with the nearest right one.
     #[must_use]
     pub fn config_error(&self, adapter_id: &str, refusal: &ConfigRefusal) -> ManifestError {
         let finding = match self.document.root.adapter(adapter_id) {
@@ -94,7 +94,7 @@ fn chain(error: &dyn std::error::Error) -> String {
 
 fn refused(adapter: &Table, header: Place, id: &str, refusal: &ConfigRefusal) -> Finding {
     let code = Code::ConfigRefused;
-    let message = refusal.message.as_str();
+    let message = without_json_place(&refusal.message);
     let nothing = Node { value: Value::Table(Table::default()), place: header };
     let config = adapter.get("config").unwrap_or(&nothing);
     let found = locate(config, &refusal.path);
@@ -103,6 +103,20 @@ fn refused(adapter: &Table, header: Place, id: &str, refusal: &ConfigRefusal) ->
     };
     let (kind, name) = serde_words(message);
     let candidates = expected(message);
+    if let (Kind::WrongType | Kind::BadValue, Some((was, wanted))) = (kind, mismatch(message)) {
+        let (node, path) = mistyped(&found, &refusal.path, was);
+        let (wanted, is) = (in_words(wanted), node.value.type_name());
+        let path = if path.is_empty() { "config".to_owned() } else { path };
+        let (code, message) = if kind == Kind::WrongType {
+            (Code::WrongType, format!("`{path}` of adapter `{id}` must be {wanted}, not {is}"))
+        } else {
+            (
+                Code::BadValue,
+                format!("`{path}` of adapter `{id}` cannot be {}", was.split_once(' ').map_or(was, |(_, value)| value)),
+            )
+        };
+        return Finding::new(code, node.place, message, is).help(format!("write {wanted}"));
+    }
     match (kind, name) {
         (Kind::UnknownField, Some(name)) => {
             // The path may or may not end with the key itself.
@@ -125,7 +139,14 @@ fn refused(adapter: &Table, header: Place, id: &str, refusal: &ConfigRefusal) ->
             format!("`{name}` is missing {}", below(&refusal.path)),
             "here",
         )
-        .help(format!("adapter `{id}` needs a `{name}` here")),
+        .help(remedy(message).map_or_else(|| format!("adapter `{id}` needs a `{name}` here"), str::to_owned)),
+        // A word in the place of a key: the path ends before it.
+        (Kind::UnknownVariant, Some(name)) if keyed(&found, name).is_some() => {
+            let place = keyed(&found, name).map_or(found.node.place, |entry| entry.key_place);
+            let at = below(refusal.path.strip_suffix(".?").unwrap_or(&refusal.path));
+            Finding::new(Code::UnknownKey, place, format!("unknown key `{name}` {at}"), "adapter does not know it")
+                .help(words::suggest(name, &candidates, "keys there"))
+        }
         (Kind::UnknownVariant, Some(name)) => {
             let message = format!("`{name}` is not possible for `{}`", refusal.path);
             Finding::new(Code::UnknownVariant, found.node.place, message, "not one of the possible words")
@@ -144,6 +165,8 @@ enum Kind {
     UnknownField,
     MissingField,
     UnknownVariant,
+    WrongType,
+    BadValue,
     Other,
 }
 
@@ -159,7 +182,70 @@ fn serde_words(message: &str) -> (Kind, Option<&str>) {
             return (kind, rest.split_once('`').map(|(name, _)| name));
         }
     }
-    (Kind::Other, None)
+    let kinds = [("invalid type: ", Kind::WrongType), ("invalid value: ", Kind::BadValue)];
+    let kind = kinds.into_iter().find(|(start, _)| message.starts_with(start));
+    (kind.map_or(Kind::Other, |(_, kind)| kind), None)
+}
+
+/// The text without ` at line 1 column 31`: adapters get their configuration as JSON, whose places nobody has seen.
+fn without_json_place(message: &str) -> &str {
+    let place = message.rfind(" at line ").map(|at| message.split_at(at));
+    let is_place = |place: &str| {
+        let place = place.strip_prefix(" at line ").and_then(|rest| rest.split_once(" column "));
+        place.is_some_and(|(line, column)| [line, column].iter().all(|part| part.parse::<u32>().is_ok()))
+    };
+    place.filter(|(_, place)| is_place(place)).map_or(message, |(text, _)| text)
+}
+
+/// What was found and what is expected, as serde says it: ``integer `5` `` and `a string`.
+fn mismatch(message: &str) -> Option<(&str, &str)> {
+    let (_, rest) = message.split_once(": ")?;
+    rest.rsplit_once(", expected ")
+}
+
+/// What serde expects, in the words of TOML.
+fn in_words(expected: &str) -> &str {
+    match expected {
+        "u8" | "u16" | "u32" | "u64" | "usize" => "an integer of 0 or more",
+        "i8" | "i16" | "i32" | "i64" | "isize" => "an integer",
+        "f32" | "f64" => "a number",
+        "a boolean" => "`true` or `false`",
+        "a sequence" => "an array",
+        "string or map" => "a string",
+        "a map" => "a table",
+        other if other.starts_with("struct ") => "a table",
+        other => other,
+    }
+}
+
+/// The value that is meant, and its path. Below a key that is no plain text the path of serde ends with `?`: then it is
+/// the first value there of the type that was found.
+fn mistyped<'a>(found: &Found<'a>, path: &str, was: &str) -> (&'a Node, String) {
+    let kinds = [
+        ("integer", "an integer"),
+        ("floating", "a float"),
+        ("boolean", "a boolean"),
+        ("string", "a string"),
+        ("sequence", "an array"),
+        ("map", "a table"),
+    ];
+    let kind = kinds.into_iter().find(|(start, _)| was.starts_with(start)).map(|(_, name)| name);
+    let table = found.node.value.as_table().filter(|_| !found.whole);
+    let entry = table.and_then(|table| table.entries.iter().find(|entry| Some(entry.node.value.type_name()) == kind));
+    match (entry, path.strip_suffix('?')) {
+        (Some(entry), Some(above)) => (&entry.node, format!("{above}{}", entry.key)),
+        _ => (found.node, path.to_owned()),
+    }
+}
+
+/// The entry of that key, where a path leads to its table and no further.
+fn keyed<'a>(found: &Found<'a>, name: &str) -> Option<&'a Entry> {
+    found.node.value.as_table().filter(|_| !found.whole)?.entry(name)
+}
+
+/// What an adapter says behind serde's words: `missing field `x`; …`.
+fn remedy(message: &str) -> Option<&str> {
+    message.split_once("`; ").map(|(_, remedy)| remedy)
 }
 
 /// The words in backquotes behind `expected`.

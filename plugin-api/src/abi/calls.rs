@@ -91,3 +91,29 @@ pub enum OpenHead {
     /// A polled exchange.
     Polled(Raw),
 }
+
+/// The operation of `call` that asks for the request of a server's models: [`ModelsRequest`] in, `HttpRequest` out.
+pub const MODELS_REQUEST: &str = "models.request";
+
+/// The operation of `call` that reads the answer: [`ModelsResponse`] in, `ModelsPage` out.
+pub const MODELS_RESPONSE: &str = "models.response";
+
+/// Argument of [`MODELS_REQUEST`].
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ModelsRequest {
+    /// Name of the provider route.
+    pub route: String,
+}
+
+/// Argument of [`MODELS_RESPONSE`].
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ModelsResponse {
+    /// Name of the provider route.
+    pub route: String,
+    /// HTTP status.
+    pub status: u16,
+    /// Headers in order; names in lower case.
+    pub headers: Vec<(String, String)>,
+    /// The whole body; what is no UTF-8 in it is replaced.
+    pub body: String,
+}

@@ -10,7 +10,10 @@ use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use abi_stable::std_types::RVec;
 use serde::Serialize;
 
-use super::calls::{CheckHistory, ConfigRefusal, Convert, Converted, CreatedInfo, Descriptor, Open, OpenHead};
+use super::calls::{
+    CheckHistory, ConfigRefusal, Convert, Converted, CreatedInfo, Descriptor, MODELS_REQUEST, MODELS_RESPONSE,
+    ModelsRequest, ModelsResponse, Open, OpenHead,
+};
 use super::{Batch, Created, END_COMPLETE, END_TIMED_OUT, Opened, RecKind, Reply, Status};
 use crate::adapter::{Adapter, Decoder, Encoded, Poll, ResponseHead, StreamEnd};
 use crate::chunks::Chunks;
@@ -64,8 +67,10 @@ impl<A: Adapter> Instances<A> {
         capture_panics();
         let text = String::from_utf8_lossy(config);
         let made = guard(|| {
-            let text = json::replace_lone_surrogates(&text);
-            let config: A::Config = serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_str(&text))
+            // From a value and not from the text: its places would be told, which nobody has seen.
+            let value: serde_json::Value =
+                json::from_str(&text).map_err(|e| ConfigRefusal { path: String::new(), message: e.to_string() })?;
+            let config: A::Config = serde_path_to_error::deserialize(value)
                 .map_err(|e| ConfigRefusal { path: path_of(e.path()), message: e.inner().to_string() })?;
             let adapter = A::new(config).map_err(|e| ConfigRefusal { path: e.path, message: e.message })?;
             let info = CreatedInfo { routes: adapter.routes() };
@@ -201,10 +206,23 @@ impl<A: Adapter> Instances<A> {
         drop(guard(|| drop(stream)));
     }
 
-    /// `call`: no operation is known to version 1.0.
-    pub fn call(&self, operation: &[u8]) -> Reply {
-        let text = format!("operation {:?} is not known to this adapter", String::from_utf8_lossy(operation));
-        Reply { status: Status::Unsupported.number(), body: text.into_bytes().into() }
+    /// `call`
+    pub fn call(&self, handle: u64, operation: &[u8], argument: &[u8]) -> Reply {
+        let operation = String::from_utf8_lossy(operation);
+        match operation.as_ref() {
+            MODELS_REQUEST => self.with(handle, |adapter| {
+                let ModelsRequest { route } = parse(argument)?;
+                adapter.models_request(&route)
+            }),
+            MODELS_RESPONSE => self.with(handle, |adapter| {
+                let ModelsResponse { route, status, headers, body } = parse(argument)?;
+                adapter.models_response(&route, &ResponseHead::Http { status, headers }, &body)
+            }),
+            _ => {
+                let text = format!("operation {operation:?} is not known to this adapter");
+                Reply { status: Status::Unsupported.number(), body: text.into_bytes().into() }
+            }
+        }
     }
 
     fn with<T: Serialize>(&self, handle: u64, work: impl FnOnce(&A) -> Result<T, Failure>) -> Reply {
@@ -349,8 +367,8 @@ macro_rules! export_adapter {
             extern "C" fn close(stream: u64) {
                 INSTANCES.close(stream);
             }
-            extern "C" fn call(_handle: u64, operation: RSlice<'_, u8>, _argument: RSlice<'_, u8>) -> Reply {
-                INSTANCES.call(operation.as_slice())
+            extern "C" fn call(handle: u64, operation: RSlice<'_, u8>, argument: RSlice<'_, u8>) -> Reply {
+                INSTANCES.call(handle, operation.as_slice(), argument.as_slice())
             }
 
             fn root() -> RootRef {

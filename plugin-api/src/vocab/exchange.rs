@@ -65,16 +65,18 @@ pub enum Exchange {
     Polled(Raw),
 }
 
-/// An HTTP request. The body is JSON, sent byte for byte as it stands here.
+/// An HTTP request. The body is JSON, sent byte for byte as it stands here; `null` stands for a request without body,
+/// such as a GET.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct HttpRequest {
     /// For example `POST`.
     pub method: String,
     /// Absolute `http` or `https` URL.
     pub url: String,
-    /// Headers in order; names in lower case. `content-type` is set by the host when it is absent.
+    /// Headers in order; names in lower case. The host sets `accept`, and the `content-type` of a body, where they are
+    /// absent.
     pub headers: Vec<HttpHeader>,
-    /// The JSON body.
+    /// The JSON body, or `null` for none.
     pub body: Raw,
 }
 
@@ -154,4 +156,14 @@ pub struct ModelInfo {
     /// Whatever else the adapter says of it.
     #[serde(default, skip_serializing_if = "Object::is_empty")]
     pub extra: Object,
+}
+
+/// One page of the models that a server lists.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ModelsPage {
+    /// The models in the server's order.
+    pub models: Vec<ModelInfo>,
+    /// Asks for the next page; absent on the last one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<HttpRequest>,
 }

@@ -11,7 +11,7 @@ mod replay;
 
 pub use chunk::{BlockType, Chunk, FinishReason, Usage};
 pub use exchange::{
-    Exchange, HeaderValue, HttpHeader, HttpRequest, ModelInfo, Repair, Request, RouteInfo, Target, Tool,
+    Exchange, HeaderValue, HttpHeader, HttpRequest, ModelInfo, ModelsPage, Repair, Request, RouteInfo, Target, Tool,
 };
 pub use failure::{Failure, FailureCode};
 pub use message::{AssistantMessage, Block, Image, Message, Role, Source};

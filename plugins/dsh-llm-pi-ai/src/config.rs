@@ -3,12 +3,17 @@
 //! Names and meanings are those of the pi-ai library, in `snake_case`. Every key of every wire is known here, so that
 //! a typing error is reported with its place, and a flag that another wire reads does no harm.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt;
 
 use dsh_plugin_api::ConfigError;
 use dsh_plugin_api::schemars::JsonSchema;
-use serde::Deserialize;
+use serde::de::Visitor;
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
+
+pub use crate::presets::PresetName;
 
 /// `[adapter.config]`
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
@@ -20,9 +25,9 @@ pub struct Config {
     pub providers: BTreeMap<String, Provider>,
 }
 
-/// One provider route.
+/// One provider route, complete: what the manifest says of it, over what its preset says.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(try_from = "ProviderEntry")]
 #[schemars(crate = "dsh_plugin_api::schemars")]
 pub struct Provider {
     /// The wire that the provider speaks.
@@ -30,18 +35,47 @@ pub struct Provider {
     /// Absolute `http` or `https` URL; the path of the request is appended.
     pub base_url: String,
     /// Name of the credential, resolved by the host when a request goes out.
+    pub credential: Option<String>,
+    /// How long the provider should keep its prompt cache.
+    pub cache_retention: CacheRetention,
+    /// Models with known capacities; their flags stand over those of the route. See [`Provider::model`].
+    pub models: Vec<Model>,
+    /// The flags of a model that is not listed.
+    pub compat: Compat,
+    /// The preset that the route names.
+    pub preset: Option<PresetName>,
+}
+
+/// One provider route as it stands in the manifest.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(crate = "dsh_plugin_api::schemars")]
+pub struct ProviderEntry {
+    /// A preset, which fills in whatever this route does not say. Without one, `api` and `base_url` are needed.
+    #[serde(default)]
+    pub provider: Option<PresetName>,
+    /// The wire that the provider speaks.
+    #[serde(default)]
+    pub api: Option<ApiName>,
+    /// Absolute `http` or `https` URL; the path of the request is appended.
+    #[serde(default)]
+    pub base_url: Option<String>,
+    /// Name of the credential, resolved by the host when a request goes out.
     #[serde(default)]
     pub credential: Option<String>,
     /// How long the provider should keep its prompt cache.
     #[serde(default)]
     pub cache_retention: CacheRetention,
+    /// What the server does differently for every model. A flag of a model wins over it.
+    #[serde(default)]
+    pub compat: Compat,
     /// Models with known capacities. Other model ids are passed on with cautious defaults.
     #[serde(default)]
     pub models: Vec<Model>,
 }
 
 /// The wires that have a name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(crate = "dsh_plugin_api::schemars")]
 pub enum ApiName {
@@ -175,14 +209,38 @@ impl Level {
 }
 
 /// Value of a thinking level in `thinking_level_map`.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(untagged)]
-#[schemars(crate = "dsh_plugin_api::schemars")]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema)]
+#[schemars(crate = "dsh_plugin_api::schemars", untagged)]
 pub enum LevelSpelling {
     /// How the wire spells it.
     Name(String),
     /// `false`: the model does not support it.
     Switch(bool),
+}
+
+impl<'de> Deserialize<'de> for LevelSpelling {
+    /// Not derived, since an untagged enum does not say what it expects.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Spelling)
+    }
+}
+
+struct Spelling;
+
+impl Visitor<'_> for Spelling {
+    type Value = LevelSpelling;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string or `false`")
+    }
+
+    fn visit_bool<E: serde::de::Error>(self, switch: bool) -> Result<LevelSpelling, E> {
+        Ok(LevelSpelling::Switch(switch))
+    }
+
+    fn visit_str<E: serde::de::Error>(self, name: &str) -> Result<LevelSpelling, E> {
+        Ok(LevelSpelling::Name(name.to_owned()))
+    }
 }
 
 /// What a server does differently from the provider that its wire is named after.
@@ -240,6 +298,49 @@ pub struct Compat {
     pub supports_eager_tool_input_streaming: Option<bool>,
     /// Anthropic: tools may carry `cache_control`.
     pub supports_cache_control_on_tools: Option<bool>,
+}
+
+impl Compat {
+    /// These flags, and those of `under` where there are none.
+    pub(crate) fn over(self, under: &Self) -> Self {
+        Self {
+            supports_store: self.supports_store.or(under.supports_store),
+            supports_developer_role: self.supports_developer_role.or(under.supports_developer_role),
+            supports_reasoning_effort: self.supports_reasoning_effort.or(under.supports_reasoning_effort),
+            supports_usage_in_streaming: self.supports_usage_in_streaming.or(under.supports_usage_in_streaming),
+            max_tokens_field: self.max_tokens_field.or(under.max_tokens_field),
+            requires_tool_result_name: self.requires_tool_result_name.or(under.requires_tool_result_name),
+            requires_assistant_after_tool_result: self
+                .requires_assistant_after_tool_result
+                .or(under.requires_assistant_after_tool_result),
+            requires_thinking_as_text: self.requires_thinking_as_text.or(under.requires_thinking_as_text),
+            requires_reasoning_content_on_assistant_messages: self
+                .requires_reasoning_content_on_assistant_messages
+                .or(under.requires_reasoning_content_on_assistant_messages),
+            reasoning_field: self.reasoning_field.or(under.reasoning_field),
+            strict_alternation: self.strict_alternation.or(under.strict_alternation),
+            max_tool_call_id_length: self.max_tool_call_id_length.or(under.max_tool_call_id_length),
+            thinking_format: self.thinking_format.or(under.thinking_format),
+            chat_template_kwargs: self.chat_template_kwargs.or_else(|| under.chat_template_kwargs.clone()),
+            zai_tool_stream: self.zai_tool_stream.or(under.zai_tool_stream),
+            open_router_routing: self.open_router_routing.or_else(|| under.open_router_routing.clone()),
+            cache_control_format: self.cache_control_format.or(under.cache_control_format),
+            supports_strict_mode: self.supports_strict_mode.or(under.supports_strict_mode),
+            supports_long_cache_retention: self.supports_long_cache_retention.or(under.supports_long_cache_retention),
+            supports_explicit_prompt_cache_mode: self
+                .supports_explicit_prompt_cache_mode
+                .or(under.supports_explicit_prompt_cache_mode),
+            force_adaptive_thinking: self.force_adaptive_thinking.or(under.force_adaptive_thinking),
+            supports_temperature: self.supports_temperature.or(under.supports_temperature),
+            allow_empty_signature: self.allow_empty_signature.or(under.allow_empty_signature),
+            supports_eager_tool_input_streaming: self
+                .supports_eager_tool_input_streaming
+                .or(under.supports_eager_tool_input_streaming),
+            supports_cache_control_on_tools: self
+                .supports_cache_control_on_tools
+                .or(under.supports_cache_control_on_tools),
+        }
+    }
 }
 
 /// Name of the output limit on the completions wire.
@@ -303,6 +404,14 @@ pub enum CacheControlFormat {
 }
 
 impl Provider {
+    /// A listed model, or one with cautious defaults: no limits, no thinking, text alone.
+    pub(crate) fn model(&self, id: &str) -> Cow<'_, Model> {
+        match self.models.iter().find(|model| model.id == id) {
+            Some(model) => Cow::Borrowed(model),
+            None => Cow::Owned(Model { id: id.to_owned(), compat: self.compat.clone(), ..Model::default() }),
+        }
+    }
+
     /// Checks what the types cannot say. `route` is the route's name.
     ///
     /// # Errors
@@ -322,6 +431,10 @@ impl Provider {
                 "the reference is blank; leave the key out for a route without credential".into(),
             );
         }
+        let short_ids = |compat: &Compat| compat.max_tool_call_id_length.is_some_and(|length| length < 8);
+        if short_ids(&self.compat) {
+            return at(".compat.max_tool_call_id_length", "ids need at least 8 characters".into());
+        }
         for (position, model) in self.models.iter().enumerate() {
             let key = |name: &str| format!(".models[{position}].{name}");
             if model.id.trim().is_empty() {
@@ -333,7 +446,7 @@ impl Provider {
             if model.thinking_level_map.values().any(|value| *value == LevelSpelling::Switch(true)) {
                 return at(&key("thinking_level_map"), "a level is a string or false".into());
             }
-            if model.compat.max_tool_call_id_length.is_some_and(|length| length < 8) {
+            if short_ids(&model.compat) {
                 return at(&key("compat.max_tool_call_id_length"), "ids need at least 8 characters".into());
             }
         }
@@ -395,6 +508,18 @@ mod tests {
                 model(json!({"id": "b", "compat": {"max_tool_call_id_length": 7}})),
                 "providers.x.models[1].compat.max_tool_call_id_length",
                 "at least 8",
+            ),
+            (
+                "x",
+                json!({"compat": {"max_tool_call_id_length": 7}}),
+                "providers.x.compat.max_tool_call_id_length",
+                "at least 8",
+            ),
+            (
+                "x",
+                json!({"compat": {"chat_template_kwargs": {"k": {"var": "effort"}}}}),
+                "providers.x.compat.chat_template_kwargs",
+                "k.var is",
             ),
             (
                 "x",

@@ -1,7 +1,7 @@
 //! `dsh-llm-pi-ai`: the common provider wires behind one adapter, with the replay envelope of the pi-ai library.
 //!
 //! Each wire is one folder with the same parts: `encode`, `messages`, `decode`, `replay`. What they share stands beside
-//! them: the configuration and the routes, the envelope, the body of a response, the classes of errors, legal ids and
+//! them: the configuration with its presets, the routes and their lists of models, the envelope, the body of a response, the classes of errors, legal ids and
 //! names.
 //!
 //! It does no I/O, reads no clock and sees no credential; see [`dsh_plugin_api::Adapter`].
@@ -10,10 +10,12 @@ pub mod config;
 
 mod anthropic;
 mod completions;
+mod discovery;
 mod effort;
 mod envelope;
 mod google;
 mod mistral;
+mod presets;
 mod request;
 mod responses;
 mod route;
@@ -23,8 +25,8 @@ use std::collections::BTreeMap;
 
 use dsh_plugin_api::json::Object;
 use dsh_plugin_api::vocab::{
-    AssistantMessage, Failure, FailureCode, InvalidReplay, Message, ModelInfo, ReplayEnvelope, Request, RouteInfo,
-    Target,
+    AssistantMessage, Failure, FailureCode, HttpRequest, InvalidReplay, Message, ModelInfo, ModelsPage, ReplayEnvelope,
+    Request, RouteInfo, Target,
 };
 use dsh_plugin_api::{Adapter, Chunks, ConfigError, Encoded, ResponseHead, StreamEnd};
 
@@ -76,6 +78,11 @@ impl Route {
         Ok(route)
     }
 
+    /// Who is asked for the models.
+    fn server(&self) -> discovery::Server {
+        discovery::Server::new(&self.provider, &self.endpoint)
+    }
+
     fn info(&self) -> RouteInfo {
         RouteInfo {
             name: self.name.clone(),
@@ -101,9 +108,9 @@ fn model_info(model: &Model) -> ModelInfo {
 }
 
 impl PiAi {
-    fn route(&self, to: &Target) -> Result<&Route, Failure> {
-        self.routes.get(&to.provider).ok_or_else(|| {
-            let message = format!("the adapter has no provider route {:?}", to.provider);
+    fn route(&self, name: &str) -> Result<&Route, Failure> {
+        self.routes.get(name).ok_or_else(|| {
+            let message = format!("the adapter has no provider route {name:?}");
             Failure::new(FailureCode::UnknownModel, message)
         })
     }
@@ -136,7 +143,7 @@ impl Adapter for PiAi {
         envelope: &ReplayEnvelope,
         to: &Target,
     ) -> Result<Native, InvalidReplay> {
-        let route = self.route(to).map_err(|failure| InvalidReplay::OtherOrigin(failure.message))?;
+        let route = self.route(&to.provider).map_err(|failure| InvalidReplay::OtherOrigin(failure.message))?;
         Ok(Native(match route.provider.api {
             ApiName::OpenaiCompletions => NativeTurn::Completions(completions::Turn::restore(message, envelope)?),
             ApiName::OpenaiResponses => NativeTurn::Responses(responses::Turn::restore(message, envelope)?),
@@ -147,7 +154,7 @@ impl Adapter for PiAi {
     }
 
     fn foreign(&self, message: &Message, to: &Target) -> Result<Native, Failure> {
-        Ok(Native(match self.route(to)?.provider.api {
+        Ok(Native(match self.route(&to.provider)?.provider.api {
             ApiName::OpenaiCompletions => NativeTurn::Completions(completions::Turn::foreign(message)),
             ApiName::OpenaiResponses => NativeTurn::Responses(responses::Turn::foreign(message)),
             ApiName::AnthropicMessages => NativeTurn::Anthropic(anthropic::Turn::foreign(message)),
@@ -157,7 +164,7 @@ impl Adapter for PiAi {
     }
 
     fn encode(&self, request: &Request, history: Vec<Native>, to: &Target) -> Result<Encoded, Failure> {
-        let route = self.route(to)?;
+        let route = self.route(&to.provider)?;
         // Every message was converted for this target, so that every one is of the wire that its route speaks.
         match route.provider.api {
             ApiName::OpenaiCompletions => {
@@ -199,7 +206,7 @@ impl Adapter for PiAi {
     }
 
     fn decoder(&self, head: &ResponseHead, to: &Target) -> Result<Decoder, Failure> {
-        let route = self.route(to)?;
+        let route = self.route(&to.provider)?;
         Ok(Decoder(match route.provider.api {
             ApiName::OpenaiCompletions => WireDecoder::Completions(completions::decoder(route, head, to)?),
             ApiName::OpenaiResponses => WireDecoder::Responses(responses::decoder(route, head, to)?),
@@ -207,6 +214,14 @@ impl Adapter for PiAi {
             ApiName::GoogleGenerativeAi => WireDecoder::Google(google::decoder(route, head, to)?),
             ApiName::MistralConversations => WireDecoder::Mistral(mistral::decoder(route, head, to)?),
         }))
+    }
+
+    fn models_request(&self, route: &str) -> Result<HttpRequest, Failure> {
+        Ok(self.route(route)?.server().request())
+    }
+
+    fn models_response(&self, route: &str, head: &ResponseHead, body: &str) -> Result<ModelsPage, Failure> {
+        self.route(route)?.server().response(head, body)
     }
 }
 

@@ -17,12 +17,14 @@ pub(crate) struct Route {
 }
 
 impl Route {
-    /// A listed model, or one with cautious defaults: no limits, no thinking, text alone.
+    /// A listed model, or one with cautious defaults, with what is said for all models of the route.
     pub fn model(&self, id: &str) -> Cow<'_, Model> {
-        match self.provider.models.iter().find(|model| model.id == id) {
-            Some(model) => Cow::Borrowed(model),
-            None => Cow::Owned(Model { id: id.to_owned(), ..Model::default() }),
-        }
+        self.provider.model(id)
+    }
+
+    /// The name that says most about the server: that of its preset, else of the route.
+    pub fn known_as(&self) -> &str {
+        self.provider.preset.as_ref().map_or(self.name.as_str(), |preset| preset.as_str())
     }
 
     /// The reference of its credential.

@@ -31,11 +31,12 @@ use encode::Destination;
 ///
 /// Names the key of a model that cannot be used.
 pub(crate) fn check(route: &Route) -> Result<(), ConfigError> {
-    for (position, model) in route.provider.models.iter().enumerate() {
-        if let Some(kwargs) = &model.compat.chat_template_kwargs {
+    let provider = &route.provider;
+    let of_models = provider.models.iter().enumerate().map(|(at, model)| (format!("models[{at}]."), &model.compat));
+    for (place, compat) in std::iter::once((String::new(), &provider.compat)).chain(of_models) {
+        if let Some(kwargs) = &compat.chat_template_kwargs {
             thinking::check_kwargs(kwargs).map_err(|message| {
-                let path = format!("providers.{}.models[{position}].compat.chat_template_kwargs", route.name);
-                ConfigError::new(path, message)
+                ConfigError::new(format!("providers.{}.{place}compat.chat_template_kwargs", route.name), message)
             })?;
         }
     }
@@ -49,7 +50,7 @@ pub(crate) fn encode(route: &Route, request: &Request, history: Vec<Turn>, to: &
         endpoint: &route.endpoint,
         credential: route.credential(),
         model: &model,
-        dialect: &Dialect::of(&route.name, &route.provider, &route.endpoint, &model),
+        dialect: &Dialect::of(route.known_as(), &route.provider, &route.endpoint, &model),
         target: to,
     };
     encode::encode(request, history, &destination)
@@ -57,6 +58,6 @@ pub(crate) fn encode(route: &Route, request: &Request, history: Vec<Turn>, to: &
 
 /// See `Adapter::decoder`.
 pub(crate) fn decoder(route: &Route, head: &ResponseHead, to: &Target) -> Result<Decoder, Failure> {
-    let dialect = Dialect::of(&route.name, &route.provider, &route.endpoint, &route.model(&to.model));
+    let dialect = Dialect::of(route.known_as(), &route.provider, &route.endpoint, &route.model(&to.model));
     Ok(decode::decoder(HeadFacts::read(head)?, to, dialect.usage_in_streaming))
 }
