@@ -66,8 +66,7 @@ impl Context {
     pub fn composition(&self) -> Result<Arc<Composition>, CommandError> {
         let manifest = self.manifest()?;
         let registry = self.registry(&manifest)?;
-        let client = Client::new(manifest.transport)
-            .map_err(|e| CommandError::usage_text(e.message, "check the proxy variables of the environment"))?;
+        let client = Client::new(manifest.transport);
         let store = Store::new(&manifest.sessions.dir);
         Ok(Arc::new(Composition { manifest, registry, client, store }))
     }

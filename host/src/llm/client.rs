@@ -1,7 +1,5 @@
 //! Opens the response of a prepared request.
 
-use dsh_plugin_api::vocab::Failure;
-
 use super::transport::Http;
 use crate::manifest::Transport;
 
@@ -15,13 +13,10 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client with the manifest's `[transport]`.
-    ///
-    /// # Errors
-    ///
-    /// When TLS cannot be set up at all. A system without CA certificates is fine for plain `http`.
-    pub fn new(config: Transport) -> Result<Self, Failure> {
-        Ok(Self { http: Http::new(&config)?, config })
+    /// A client with the manifest's `[transport]`. A system without CA certificates is fine for plain `http`.
+    #[must_use]
+    pub fn new(config: Transport) -> Self {
+        Self { http: Http::new(&config), config }
     }
 
     /// The configuration.

@@ -113,18 +113,19 @@ impl Writer {
         first
     }
 
-    /// Waits until everything that was appended is durable.
+    /// Asks for everything that was appended so far to be made durable, at once; the future waits until it is.
     ///
     /// # Errors
     ///
     /// The first error that writing met, with its path. The events that it concerns were not acknowledged, and nothing
     /// is written after it: open the session again.
-    pub async fn checkpoint(&self) -> Result<(), StoreError> {
+    pub fn checkpoint(&self) -> impl Future<Output = Result<(), StoreError>> + Send + use<> {
         let (done, answer) = oneshot::channel();
         if let Some(orders) = &self.queue().orders {
             let _ = orders.send(Order::Checkpoint(done));
         }
-        answer.await.unwrap_or_else(|_| Err(StoreError::WriterStopped(self.path.clone())))
+        let path = self.path.clone();
+        async move { answer.await.unwrap_or(Err(StoreError::WriterStopped(path))) }
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {

@@ -131,7 +131,7 @@ async fn an_answer_without_end_is_cut_at_the_limit_with_its_content_kept() {
     let server = Server::start(vec![vec![ok(), flood]]).await;
     let adapter = Lines { at_end: vec![finish(super::adapter::error("TRANSPORT", "cut"))], ..Lines::default() };
     let saw = std::sync::Arc::clone(&adapter.saw);
-    let mut stream = Client::new(PATIENT).unwrap().open(&to(&server, adapter));
+    let mut stream = Client::new(PATIENT).open(&to(&server, adapter));
     stream.answer_limit = 100_000;
     let got = read(&mut stream).await;
     let failure = got.failure();
