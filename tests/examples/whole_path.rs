@@ -7,7 +7,8 @@
 //! A server of our own sends answers that were rendered beforehand, one HTTP chunk for each delta of five characters,
 //! and writes them faster than any client here takes them; the first figure says how fast that is. Everything that is
 //! compared runs in turn, round after round, so that what else the machine does meets all of it alike. The figures
-//! are medians; in brackets stands the best.
+//! are medians; in brackets stands the best. Processor time is that of the process alone, so other work does not
+//! lengthen it; it is the mean of all rounds, since the system counts it in hundredths of a second.
 //!
 //! `dsh` is the built binary with the default composition, an overlay for the endpoint, and a home folder of its own.
 //! Before anything is timed, one session shows that all deltas were printed, and that all of them are in the log.
@@ -42,17 +43,18 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let (mut bare, mut by_curl, mut by_dsh, mut ratio) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let (mut floor, mut short, mut initialize) = (Vec::new(), Vec::new(), Vec::new());
+    let mut cpu = Cpu::default();
     for _ in 0..rounds {
         bare.push(read_bare(address)?);
         if curl {
-            by_curl.push(timed(&mut bench.curl())?);
+            by_curl.push(cpu.of(0, || timed(&mut bench.curl()))?);
         }
-        by_dsh.push(timed(&mut bench.run("long"))?);
+        by_dsh.push(cpu.of(1, || timed(&mut bench.run("long")))?);
         if let (Some(dsh), Some(curl)) = (by_dsh.last(), by_curl.last()) {
             ratio.push(dsh / curl);
         }
         floor.push(timed(Command::new(dsh).arg("--version").stdout(Stdio::null()))?);
-        short.push(timed(&mut bench.run("short"))?);
+        short.push(cpu.of(2, || timed(&mut bench.run("short")))?);
         initialize.push(bench.acp()?.0);
     }
     let peaks = (0..3).map(|_| peak(bench.run("long").spawn()?)).collect::<Result<Vec<_>, _>>()?;
@@ -70,6 +72,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let rates: Vec<f64> = by_dsh.iter().map(|ms| deltas as f64 / ms).collect();
     println!("{:40} {} thousand a second, start included", "deltas", Figure(&rates, "").median());
+    let [of_curl, of_dsh, of_short] = cpu.spent.map(|ticks| ticks as f64 * MILLISECONDS_PER_TICK / rounds as f64);
+    println!("{:40} {of_curl:.0}, {of_dsh:.0}, {of_short:.0} ms", "processor time of curl, long, short");
     println!("{:40} {}   aim 25", "dsh run, peak memory", Figure(&peaks, "MB"));
     println!("{:40} {}   aim 15", "dsh run, a short answer", Figure(&short, "ms"));
     println!("{:40} {}", "dsh run, a short answer, peak memory", Figure(&short_peaks, "MB"));
@@ -77,6 +81,33 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("{:40} {}   aim 10", "dsh acp, until initialize is answered", Figure(&initialize, "ms"));
     println!("{:40} {}   aim 15.7 (15 MiB)", "dsh acp, memory at rest", Figure(&idle, "MB"));
     Ok(())
+}
+
+/// Linux tells processes the time in hundredths of a second, whatever it counts in.
+const MILLISECONDS_PER_TICK: f64 = 10.0;
+
+/// Processor time of processes that have ended, in ticks, by what they were run for.
+#[derive(Default)]
+struct Cpu {
+    spent: [u64; 3],
+}
+
+impl Cpu {
+    /// Adds what the processes that `run` waits for have spent.
+    fn of<T>(&mut self, place: usize, run: impl FnOnce() -> Result<T, Box<dyn Error>>) -> Result<T, Box<dyn Error>> {
+        let before = Self::of_children()?;
+        let result = run()?;
+        self.spent[place] += Self::of_children()? - before;
+        Ok(result)
+    }
+
+    /// User and system time of all children that were waited for: fields 16 and 17 of `/proc/self/stat`.
+    fn of_children() -> Result<u64, Box<dyn Error>> {
+        let stat = std::fs::read_to_string("/proc/self/stat")?;
+        let behind_name = stat.rsplit(')').next().ok_or("no process name in /proc/self/stat")?;
+        let fields: Vec<&str> = behind_name.split_whitespace().skip(13).take(2).collect();
+        fields.iter().map(|field| field.parse::<u64>().map_err(Box::from)).sum()
+    }
 }
 
 /// Samples of one quantity.

@@ -198,12 +198,13 @@ impl Session {
 
     /// Assembles, logs and shows chunks that came together.
     fn take_chunks(&self, turn: &Turn<'_>, assembler: &mut BlockAssembler, shown: &mut bool, chunks: Vec<Chunk>) {
-        let event = |chunk| NewEvent::assistant_chunk(turn.number, turn.step, chunk);
-        self.log(chunks.iter().map(event).collect());
         for chunk in &chunks {
             assembler.push(chunk);
         }
-        for update in visible(chunks) {
+        let updates = visible(&chunks);
+        let (turn, step) = (turn.number, turn.step);
+        self.writer.append(chunks.into_iter().map(move |chunk| NewEvent::assistant_chunk(turn, step, &chunk)));
+        for update in updates {
             *shown = true;
             self.update(update);
         }
@@ -211,14 +212,14 @@ impl Session {
 }
 
 /// What the user sees of chunks; neighbours of one kind are one piece.
-fn visible(chunks: Vec<Chunk>) -> Vec<Update> {
+fn visible(chunks: &[Chunk]) -> Vec<Update> {
     let mut pieces: Vec<Update> = Vec::new();
     for chunk in chunks {
         match (pieces.last_mut(), chunk) {
             (Some(Update::Text(piece)), Chunk::TextDelta { text, .. })
-            | (Some(Update::Reasoning(piece)), Chunk::ReasoningDelta { text, .. }) => piece.push_str(&text),
-            (_, Chunk::TextDelta { text, .. }) => pieces.push(Update::Text(text)),
-            (_, Chunk::ReasoningDelta { text, .. }) => pieces.push(Update::Reasoning(text)),
+            | (Some(Update::Reasoning(piece)), Chunk::ReasoningDelta { text, .. }) => piece.push_str(text),
+            (_, Chunk::TextDelta { text, .. }) => pieces.push(Update::Text(text.clone())),
+            (_, Chunk::ReasoningDelta { text, .. }) => pieces.push(Update::Reasoning(text.clone())),
             (
                 _,
                 Chunk::BlockStart { .. }
@@ -257,5 +258,20 @@ async fn wait(delay_ms: u64, cancel: &CancellationToken) -> bool {
     tokio::select! {
         () = cancel.cancelled() => false,
         () = tokio::time::sleep(Duration::from_millis(delay_ms)) => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_of_one_kind_are_shown_as_one_piece() {
+        let text = |text: &str| Chunk::TextDelta { index: 0, text: text.to_owned() };
+        let reasoning = |text: &str| Chunk::ReasoningDelta { index: 1, text: text.to_owned() };
+        let end = Chunk::BlockEnd { index: 0, block: Block::Text("ab".to_owned()) };
+        let shown = visible(&[reasoning("h"), reasoning("m"), text("a"), end, text("b"), reasoning("so")]);
+        let shown: Vec<String> = shown.iter().map(|update| format!("{update:?}")).collect();
+        assert_eq!(shown, [r#"Reasoning("hm")"#, r#"Text("ab")"#, r#"Reasoning("so")"#]);
     }
 }

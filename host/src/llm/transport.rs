@@ -369,19 +369,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_host_is_known_by_its_names() {
+    fn only_this_host_is_asked_without_proxies_and_only_in_http_without_certificates() {
         for (url, expected) in [
-            ("http://localhost:1/v1", true),
-            ("http://LOCALHOST/v1", true),
-            ("http://a.localhost./v1", true),
-            ("http://127.0.0.1:1/v1", true),
-            ("http://127.9.9.9/v1", true),
-            ("http://[::1]:1/v1", true),
-            ("http://192.168.0.1/v1", false),
-            ("https://localhost.example.com/v1", false),
-            ("https://api.example.com/v1", false),
+            ("http://localhost:1/v1", Reach::Plain),
+            ("http://LOCALHOST/v1", Reach::Plain),
+            ("http://a.localhost./v1", Reach::Plain),
+            ("http://127.0.0.1:1/v1", Reach::Plain),
+            ("http://127.9.9.9/v1", Reach::Plain),
+            ("http://[::1]:1/v1", Reach::Plain),
+            ("https://localhost:1/v1", Reach::Local),
+            ("http://192.168.0.1/v1", Reach::Network),
+            ("https://localhost.example.com/v1", Reach::Network),
+            ("https://api.example.com/v1", Reach::Network),
         ] {
-            assert_eq!(is_this_host(&Url::parse(url).unwrap()), expected, "{url}");
+            assert_eq!(Reach::of(&Url::parse(url).unwrap()), expected, "{url}");
         }
     }
 

@@ -186,11 +186,13 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let sha = sha256(b"abc");
         let copy = store(home.path(), &sha, Path::new("libx.so"), b"abc").unwrap();
-        fs::remove_file(&copy.path).unwrap();
-        fs::write(&copy.path, b"abd").unwrap();
-        let again = store(home.path(), &sha, Path::new("libx.so"), b"abc").unwrap();
-        assert_eq!(again.path, copy.path);
-        assert_eq!(fs::read(&again.path).unwrap(), b"abc");
+        for tampered in [&b"abd"[..], b"ab", b"abcd", b""] {
+            fs::remove_file(&copy.path).unwrap();
+            fs::write(&copy.path, tampered).unwrap();
+            let again = store(home.path(), &sha, Path::new("libx.so"), b"abc").unwrap();
+            assert_eq!(again.path, copy.path);
+            assert_eq!(fs::read(&again.path).unwrap(), b"abc", "{tampered:?}");
+        }
     }
 
     #[test]
