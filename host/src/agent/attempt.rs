@@ -18,7 +18,8 @@ use crate::llm::view::{RequestInput, is_blank};
 use crate::session::event::{LlmRetry, NewEvent};
 
 /// How far a stream may run ahead of its log, in bytes of memory. A provider that sends faster than the disk takes is
-/// slowed down: its bytes wait in the connection, not in memory, and a cancelled turn has little left to write.
+/// slowed down: its bytes wait in the connection, not in memory, and a cancelled turn has little left to write. One
+/// half of it is written while the other comes in.
 const AHEAD_OF_LOG: usize = 1 << 20;
 
 /// About what a chunk takes while it waits to be written.
@@ -167,55 +168,69 @@ impl Session {
         let mut assembler = BlockAssembler::new();
         let mut shown = false;
         let mut unsettled = 0;
+        let mut settling = None;
         loop {
-            if unsettled >= AHEAD_OF_LOG {
+            if unsettled >= AHEAD_OF_LOG / 2 {
                 unsettled = 0;
-                tokio::select! {
-                    () = turn.cancel.cancelled() => {}
-                    // An error is that of the next checkpoint as well, which ends the turn.
-                    _ = self.writer.checkpoint() => {}
+                if let Some(earlier) = settling.replace(Box::pin(self.writer.checkpoint())) {
+                    tokio::select! {
+                        () = turn.cancel.cancelled() => {}
+                        // An error is that of the next checkpoint as well, which ends the turn.
+                        _ = earlier => {}
+                    }
                 }
             }
-            let chunk = tokio::select! {
+            let next = tokio::select! {
                 biased;
                 () = turn.cancel.cancelled() => {
-                    for chunk in stream.cancel() {
-                        self.take_chunk(turn, &mut assembler, &mut shown, chunk);
-                    }
+                    self.take_chunks(turn, &mut assembler, &mut shown, stream.cancel());
                     break;
                 }
-                chunk = stream.next() => chunk,
+                next = stream.next() => next,
             };
-            match chunk {
-                Some(chunk) => {
-                    unsettled += chunk_cost(&chunk);
-                    self.take_chunk(turn, &mut assembler, &mut shown, chunk);
-                }
-                None => break,
-            }
+            let Some(next) = next else { break };
+            let chunks: Vec<Chunk> = std::iter::once(next).chain(stream.ready()).collect();
+            unsettled += chunks.iter().map(chunk_cost).sum::<usize>();
+            self.take_chunks(turn, &mut assembler, &mut shown, chunks);
         }
         Attempt { assembled: assembler.assemble(), shown }
     }
 
-    fn take_chunk(&self, turn: &Turn<'_>, assembler: &mut BlockAssembler, shown: &mut bool, chunk: Chunk) {
-        assembler.push(&chunk);
-        self.log(vec![NewEvent::assistant_chunk(turn.number, turn.step, &chunk)]);
-        match chunk {
-            Chunk::TextDelta { text, .. } => {
-                *shown = true;
-                self.update(Update::Text(text));
-            }
-            Chunk::ReasoningDelta { text, .. } => {
-                *shown = true;
-                self.update(Update::Reasoning(text));
-            }
-            Chunk::BlockStart { .. }
-            | Chunk::ToolCallDelta { .. }
-            | Chunk::BlockEnd { .. }
-            | Chunk::Usage { .. }
-            | Chunk::Finish { .. } => {}
+    /// Assembles, logs and shows chunks that came together.
+    fn take_chunks(&self, turn: &Turn<'_>, assembler: &mut BlockAssembler, shown: &mut bool, chunks: Vec<Chunk>) {
+        for chunk in &chunks {
+            assembler.push(chunk);
+        }
+        let updates = visible(&chunks);
+        let (turn, step) = (turn.number, turn.step);
+        self.writer.append(chunks.into_iter().map(move |chunk| NewEvent::assistant_chunk(turn, step, &chunk)));
+        for update in updates {
+            *shown = true;
+            self.update(update);
         }
     }
+}
+
+/// What the user sees of chunks; neighbours of one kind are one piece.
+fn visible(chunks: &[Chunk]) -> Vec<Update> {
+    let mut pieces: Vec<Update> = Vec::new();
+    for chunk in chunks {
+        match (pieces.last_mut(), chunk) {
+            (Some(Update::Text(piece)), Chunk::TextDelta { text, .. })
+            | (Some(Update::Reasoning(piece)), Chunk::ReasoningDelta { text, .. }) => piece.push_str(text),
+            (_, Chunk::TextDelta { text, .. }) => pieces.push(Update::Text(text.clone())),
+            (_, Chunk::ReasoningDelta { text, .. }) => pieces.push(Update::Reasoning(text.clone())),
+            (
+                _,
+                Chunk::BlockStart { .. }
+                | Chunk::ToolCallDelta { .. }
+                | Chunk::BlockEnd { .. }
+                | Chunk::Usage { .. }
+                | Chunk::Finish { .. },
+            ) => {}
+        }
+    }
+    pieces
 }
 
 struct Attempt {
@@ -243,5 +258,20 @@ async fn wait(delay_ms: u64, cancel: &CancellationToken) -> bool {
     tokio::select! {
         () = cancel.cancelled() => false,
         () = tokio::time::sleep(Duration::from_millis(delay_ms)) => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_of_one_kind_are_shown_as_one_piece() {
+        let text = |text: &str| Chunk::TextDelta { index: 0, text: text.to_owned() };
+        let reasoning = |text: &str| Chunk::ReasoningDelta { index: 1, text: text.to_owned() };
+        let end = Chunk::BlockEnd { index: 0, block: Block::Text("ab".to_owned()) };
+        let shown = visible(&[reasoning("h"), reasoning("m"), text("a"), end, text("b"), reasoning("so")]);
+        let shown: Vec<String> = shown.iter().map(|update| format!("{update:?}")).collect();
+        assert_eq!(shown, [r#"Reasoning("hm")"#, r#"Text("ab")"#, r#"Reasoning("so")"#]);
     }
 }

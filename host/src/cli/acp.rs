@@ -14,7 +14,7 @@ pub struct AcpArgs {}
 /// Serves until the client closes stdin, or SIGINT or SIGTERM arrives; both are an orderly end.
 pub(super) fn run(context: &Context, AcpArgs {}: AcpArgs) -> Result<ExitCode, CommandError> {
     let composition = context.composition()?;
-    super::block_on(async move {
+    super::block_on(super::Threads::Two, async move {
         acp::serve(composition, tokio::io::stdin(), tokio::io::stdout(), super::interrupted())
             .await
             .map_err(|error| CommandError::failed_text(error.to_string()))?;

@@ -58,16 +58,6 @@ impl Context {
         Registry::load(manifest, &Loader::new(self.home())).map_err(|e| CommandError::usage(e.into_report()))
     }
 
-    /// What sends requests.
-    ///
-    /// # Errors
-    ///
-    /// Exit code 2: TLS cannot be set up.
-    pub fn client(&self, manifest: &Manifest) -> Result<Client, CommandError> {
-        Client::new(manifest.transport)
-            .map_err(|e| CommandError::usage_text(e.message, "check the proxy variables of the environment"))
-    }
-
     /// Everything that sessions need.
     ///
     /// # Errors
@@ -76,7 +66,7 @@ impl Context {
     pub fn composition(&self) -> Result<Arc<Composition>, CommandError> {
         let manifest = self.manifest()?;
         let registry = self.registry(&manifest)?;
-        let client = self.client(&manifest)?;
+        let client = Client::new(manifest.transport);
         let store = Store::new(&manifest.sessions.dir);
         Ok(Arc::new(Composition { manifest, registry, client, store }))
     }

@@ -124,17 +124,38 @@ fn init_tracing() {
         .init();
 }
 
+/// Threads that the asynchronous part of a command runs on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Threads {
+    /// For one thing at a time: a stream passes from the connection to its reader without waking a thread.
+    One,
+    /// For several sessions: one that is busy leaves the other thread.
+    Two,
+}
+
 /// Runs the asynchronous part of a command.
-fn block_on<T>(work: impl Future<Output = Result<T, CommandError>>) -> Result<T, CommandError> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
+fn block_on<T: Send + 'static>(
+    threads: Threads,
+    work: impl Future<Output = Result<T, CommandError>> + Send + 'static,
+) -> Result<T, CommandError> {
+    let mut builder = match threads {
+        Threads::One => tokio::runtime::Builder::new_current_thread(),
+        Threads::Two => tokio::runtime::Builder::new_multi_thread(),
+    };
+    let runtime = builder
         .worker_threads(2)
         .enable_all()
         .build()
         .map_err(|e| CommandError::failed_text(format!("the system refuses threads: {e}")))?;
-    let result = runtime.block_on(work);
+    // A task wakes another one with a pointer in a queue; waking what `block_on` itself runs takes system calls.
+    let result = runtime.block_on(async { tokio::spawn(work).await });
     // A blocking read of stdin cannot be cancelled; nothing durable waits for it.
     runtime.shutdown_background();
-    result
+    match result.map_err(tokio::task::JoinError::try_into_panic) {
+        Ok(result) => result,
+        Err(Ok(panic)) => std::panic::resume_unwind(panic),
+        Err(Err(error)) => Err(CommandError::failed_text(error.to_string())),
+    }
 }
 
 /// Waits for SIGINT or SIGTERM.

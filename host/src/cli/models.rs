@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::output::{plain, print, print_json, table};
 use super::run::describe as one_line;
-use super::{CommandError, Context, block_on};
+use super::{CommandError, Context, Threads, block_on};
 use crate::llm::client::Client;
 use crate::llm::credential;
 use crate::llm::registry::{Registry, Route};
@@ -70,7 +70,7 @@ pub(super) fn run(context: &Context, args: ModelsArgs) -> Result<ExitCode, Comma
         }
     };
     if let (true, [route]) = (args.discover, routes.as_slice()) {
-        return discover(&context.client(&manifest)?, route, args.json);
+        return discover(Client::new(manifest.transport), route, args.json);
     }
     let rows: Vec<Row<'_>> = routes.into_iter().flat_map(|route| rows(route, &route.info.models)).collect();
     if args.json {
@@ -82,10 +82,12 @@ pub(super) fn run(context: &Context, args: ModelsArgs) -> Result<ExitCode, Comma
 }
 
 /// The same for the models that the server lists, and how to write one down.
-fn discover(client: &Client, route: &Arc<Route>, json: bool) -> Result<ExitCode, CommandError> {
+fn discover(client: Client, route: &Arc<Route>, json: bool) -> Result<ExitCode, CommandError> {
     let name = &route.info.name;
-    let models = block_on(async {
-        client.models(route).await.map_err(|failure| {
+    let asked = Arc::clone(route);
+    let models = block_on(Threads::One, async move {
+        client.models(&asked).await.map_err(|failure| {
+            let name = &asked.info.name;
             CommandError::failed_text(format!("the models of `{name}` cannot be listed: {}", one_line(&failure)))
         })
     })?;

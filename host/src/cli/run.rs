@@ -55,7 +55,7 @@ pub(super) fn run(context: &Context, args: RunArgs) -> Result<ExitCode, CommandE
         check_model(&composition, Some(model))?;
     }
     let options = SessionOptions { model: args.model, cwd };
-    super::block_on(async move {
+    super::block_on(super::Threads::One, async move {
         let output = Arc::new(Output::new(args.json));
         let sink: UpdateSink = {
             let output = Arc::clone(&output);
@@ -142,13 +142,26 @@ fn missing_help(composition: &Composition, reference: &str) -> String {
     help
 }
 
-/// The first SIGINT or SIGTERM ends the turn and keeps what there is; a second one ends the process.
+/// The first SIGINT or SIGTERM ends the turn and keeps what there is; a second one ends the process. They are watched by
+/// a thread of their own: the turn's may be writing to a pipe that nobody reads.
 fn cancel_on_signal(cancel: CancellationToken) {
-    tokio::spawn(async move {
-        super::interrupted().await;
-        eprintln!("dsh: stopping; press Ctrl-C again to end at once");
-        cancel.cancel();
-        super::interrupted().await;
-        std::process::exit(130);
+    let watch = move || -> std::io::Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+        runtime.block_on(async {
+            super::interrupted().await;
+            eprintln!("dsh: stopping; press Ctrl-C again to end at once");
+            cancel.cancel();
+            super::interrupted().await;
+            std::process::exit(130);
+        })
+    };
+    let report = |error: std::io::Error| tracing::warn!(%error, "a signal will end the process at once");
+    let thread = std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
+        if let Err(error) = watch() {
+            report(error);
+        }
     });
+    if let Err(error) = thread {
+        report(error);
+    }
 }

@@ -19,13 +19,10 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client with the manifest's `[transport]`.
-    ///
-    /// # Errors
-    ///
-    /// When TLS cannot be set up at all. A system without CA certificates is fine for plain `http`.
-    pub fn new(config: Transport) -> Result<Self, Failure> {
-        Ok(Self { http: Http::new(&config)?, config })
+    /// A client with the manifest's `[transport]`. A system without CA certificates is fine for plain `http`.
+    #[must_use]
+    pub fn new(config: Transport) -> Self {
+        Self { http: Http::new(&config), config }
     }
 
     /// The configuration.
@@ -39,6 +36,7 @@ impl Client {
     pub fn open(&self, prepared: &Prepared) -> ResponseStream {
         ResponseStream::open(&self.http, &self.config, prepared)
     }
+
     /// The models that the server of a route lists, in its order.
     ///
     /// # Errors

@@ -1,14 +1,18 @@
 //! One attempt: from the request that goes out to the finish chunk.
 //!
 //! [`ResponseStream`] is a state machine that its reader drives: nothing is read ahead, so a slow reader slows the
-//! provider down, and dropping the stream closes the connection. The adapter's decoder runs inline.
+//! provider down, and dropping the stream closes the connection. The adapter's decoder runs inline. It gets what has
+//! arrived at once, not piece by piece; nothing that has arrived waits for more.
 //!
 //! Promises towards the reader, whatever provider and adapter do: exactly one finish, and nothing after it; an end
 //! within the manifest's timeouts; no text that quotes a secret. The end of a connection is not awaited once the
 //! adapter has finished.
 
 use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, SystemTime};
 
 use dsh_plugin_api::StreamEnd;
@@ -30,6 +34,8 @@ const ERROR_BODY_LIMIT: usize = 1 << 20;
 /// What a decoder gets of an answer, in bytes after decompression. The longest answers of today's models have some ten
 /// megabytes of events; a body without end, or a small one that unpacks to a huge one, must not fill memory and disk.
 const ANSWER_LIMIT: usize = 256 << 20;
+/// How many bytes are gathered for the decoder at most, if that many have arrived.
+const GATHER_LIMIT: usize = 64 << 10;
 /// How long the body of a refusal is waited for; its status says enough.
 const ERROR_BODY_PATIENCE: Duration = Duration::from_secs(10);
 /// Pause before a decoder is polled again that had nothing and named no time.
@@ -57,8 +63,8 @@ pub struct ResponseStream {
 enum State {
     /// The request is going out.
     Sending(Answer),
-    /// The body comes in.
-    Receiving { body: reqwest::Response, decoder: Box<dyn StreamHandle>, received: usize },
+    /// The body comes in. `gathered` has arrived and is not decoded yet.
+    Receiving { body: reqwest::Response, decoder: Box<dyn StreamHandle>, received: usize, gathered: Vec<u8> },
     /// The adapter makes the answer itself.
     Polling { decoder: Box<dyn StreamHandle>, wake_at: Option<Instant> },
     /// The finish is due or taken.
@@ -159,6 +165,12 @@ impl ResponseStream {
         }
     }
 
+    /// The chunks that are there without waiting, behind the one that `next` gave.
+    pub fn ready(&mut self) -> impl Iterator<Item = Chunk> {
+        self.clocks.saw_progress();
+        self.due.drain(..)
+    }
+
     /// Stops the attempt and closes the connection. Returns the chunks that are still due, the last one a finish of
     /// kind `aborted`; nothing when the finish was taken before.
     pub fn cancel(&mut self) -> Vec<Chunk> {
@@ -207,7 +219,9 @@ impl ResponseStream {
             self.clocks.progress = self.clocks.progress.min(ERROR_BODY_PATIENCE);
         }
         match self.open_decoder(OpenHead::Http { status: status.as_u16(), headers }) {
-            Ok(decoder) => self.state = State::Receiving { body: response, decoder, received: 0 },
+            Ok(decoder) => {
+                self.state = State::Receiving { body: response, decoder, received: 0, gathered: Vec::new() };
+            }
             Err(failure) => self.fail(failure),
         }
     }
@@ -217,32 +231,36 @@ impl ResponseStream {
         let deadline = self.over_at.map_or(deadline, |over_at| over_at.min(deadline));
         let is_refusal = self.is_refusal();
         let limit_of_body = if is_refusal { ERROR_BODY_LIMIT } else { self.answer_limit };
-        let State::Receiving { body, decoder, received } = &mut self.state else { return };
-        let end = match timeout_at(deadline, body.chunk()).await {
-            Ok(Ok(Some(bytes))) => {
-                self.clocks.saw_bytes();
-                let room = limit_of_body - *received;
-                let bytes = &bytes[..bytes.len().min(room)];
-                *received += bytes.len();
-                let is_full = bytes.len() == room;
-                let items = decoder.feed(bytes);
-                self.take(items);
-                if (is_full && is_refusal) || self.is_over() {
-                    StreamEnd::Complete
-                } else if is_full && !matches!(self.state, State::Over) {
-                    return self.overflow();
-                } else if self.due.is_empty() && Instant::now() >= self.clocks.next_progress_limit() {
-                    // A flood never lets the timer above run out.
-                    self.timed_out(Limit::Progress)
-                } else {
-                    return;
-                }
-            }
-            Ok(Ok(None)) => StreamEnd::Complete,
-            Ok(Err(error)) => StreamEnd::Cut(chain(&error)),
-            Err(_) if self.is_over() => StreamEnd::Complete,
-            Err(_) => self.timed_out(limit),
+        let State::Receiving { body, received, gathered, .. } = &mut self.state else { return };
+        let room = limit_of_body - *received;
+        let mut end = match timeout_at(deadline, gather(body, gathered, room.min(GATHER_LIMIT))).await {
+            Ok(Ok(Follows::More)) => None,
+            Ok(Ok(Follows::Nothing)) => Some(StreamEnd::Complete),
+            Ok(Err(error)) => Some(StreamEnd::Cut(chain(&error))),
+            Err(_) if !gathered.is_empty() => None,
+            Err(_) if self.is_over() => Some(StreamEnd::Complete),
+            Err(_) => Some(self.timed_out(limit)),
         };
+        if let State::Receiving { decoder, received, gathered, .. } = &mut self.state
+            && !gathered.is_empty()
+        {
+            self.clocks.saw_bytes();
+            let bytes = &gathered[..gathered.len().min(room)];
+            *received += bytes.len();
+            let is_full = bytes.len() == room;
+            let items = decoder.feed(bytes);
+            gathered.clear();
+            self.take(items);
+            if (is_full && is_refusal) || self.is_over() {
+                end = Some(StreamEnd::Complete);
+            } else if is_full && !matches!(self.state, State::Over) {
+                return self.overflow();
+            } else if end.is_none() && self.due.is_empty() && Instant::now() >= self.clocks.next_progress_limit() {
+                // A flood never lets the timer above run out.
+                end = Some(self.timed_out(Limit::Progress));
+            }
+        }
+        let Some(end) = end else { return };
         // The status of a refusal is known; a body that breaks off does not make it another failure.
         self.end(if is_refusal { &StreamEnd::Complete } else { &end });
     }
@@ -387,6 +405,44 @@ impl ResponseStream {
         // Drops the connection and the decoder.
         self.state = State::Over;
     }
+}
+
+/// What follows the bytes that were gathered.
+enum Follows {
+    /// More, perhaps.
+    More,
+    /// The end of the body.
+    Nothing,
+}
+
+/// Waits for bytes of the body and takes what else has arrived, up to about `limit`. A server sends each event in a piece
+/// of its own, and the connection, which is a task of its own, hands over one piece at a time: it gets one chance to
+/// run before what is there is taken for all. Cancel safe: what was gathered stays in `into`.
+async fn gather(body: &mut reqwest::Response, into: &mut Vec<u8>, limit: usize) -> Result<Follows, reqwest::Error> {
+    let mut asked_again = false;
+    poll_fn(|context| {
+        loop {
+            if into.len() >= limit {
+                return Poll::Ready(Ok(Follows::More));
+            }
+            match pin!(body.chunk()).poll(context) {
+                Poll::Ready(Ok(Some(bytes))) => {
+                    into.extend_from_slice(&bytes);
+                    asked_again = false;
+                }
+                Poll::Ready(Ok(None)) => return Poll::Ready(Ok(Follows::Nothing)),
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending if into.is_empty() => return Poll::Pending,
+                Poll::Pending if asked_again => return Poll::Ready(Ok(Follows::More)),
+                Poll::Pending => {
+                    asked_again = true;
+                    context.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+            }
+        }
+    })
+    .await
 }
 
 /// The finish of a stopped attempt. Replay metadata of a finish that was due already is kept unless it says that the

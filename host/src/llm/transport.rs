@@ -35,11 +35,32 @@ const FRAMING: [HeaderName; 7] = [
 
 const PROXY_VARIABLES: [&str; 6] = ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
 
-/// The HTTP clients of a process: one for the network and one for this host, which no proxy can reach.
+/// The HTTP clients of a process, each made when it is first needed: reading the CA certificates takes longer than
+/// everything else at the start, and a server on this host is asked without them.
 pub(super) struct Http {
     connect_timeout: Duration,
-    network: Pooled,
-    local: OnceLock<Result<Pooled, Failure>>,
+    clients: [OnceLock<Result<Pooled, Failure>>; 3],
+}
+
+/// What a client has to be able to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    /// `http` to this host: no proxy, no TLS.
+    Plain,
+    /// `https` to this host: no proxy.
+    Local,
+    /// Any other host.
+    Network,
+}
+
+impl Reach {
+    fn of(url: &Url) -> Self {
+        match (is_this_host(url), url.scheme()) {
+            (false, _) => Self::Network,
+            (true, "http") => Self::Plain,
+            (true, _) => Self::Local,
+        }
+    }
 }
 
 /// A client with its connection pool.
@@ -64,16 +85,16 @@ pub(super) struct Outgoing {
 }
 
 impl Http {
-    /// Clients with the manifest's `[transport]`. A host without CA certificates is fine until it is asked for `https`.
-    ///
-    /// # Errors
-    ///
-    /// `TRANSPORT` when TLS cannot be set up at all.
-    pub(super) fn new(config: &Transport) -> Result<Self, Failure> {
+    /// Clients with the manifest's `[transport]`.
+    pub(super) fn new(config: &Transport) -> Self {
         // An error says that this process has a provider already, which serves as well.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let connect_timeout = duration(config.connect_timeout_ms);
-        Ok(Self { connect_timeout, network: Pooled::new(connect_timeout, false)?, local: OnceLock::new() })
+        Self { connect_timeout: duration(config.connect_timeout_ms), clients: Default::default() }
+    }
+
+    fn client(&self, reach: Reach) -> Result<&Pooled, Failure> {
+        let made = self.clients[reach as usize].get_or_init(|| Pooled::new(self.connect_timeout, reach));
+        made.as_ref().map_err(Clone::clone)
     }
 
     /// Checks a request against its route and gets it ready, secrets included.
@@ -81,14 +102,10 @@ impl Http {
     /// # Errors
     ///
     /// `MISSING_CREDENTIAL` and `INVALID_CREDENTIAL`; `UNSUPPORTED` for what the route may not do or this host cannot
-    /// do; `INVALID_REQUEST` for a request that is no HTTP.
+    /// do; `INVALID_REQUEST` for a request that is no HTTP; `TRANSPORT` when TLS cannot be set up at all.
     pub(super) fn send(&self, route: &Route, request: &HttpRequest) -> Result<Outgoing, Failure> {
         let url = target(route, &request.url)?;
-        let pooled = if is_this_host(&url) {
-            self.local.get_or_init(|| Pooled::new(self.connect_timeout, true)).as_ref().map_err(Clone::clone)?
-        } else {
-            &self.network
-        };
+        let pooled = self.client(Reach::of(&url))?;
         let peer = url.origin().ascii_serialization();
         if url.scheme() == "https"
             && let Some(reason) = &pooled.no_tls
@@ -142,14 +159,18 @@ impl Http {
 }
 
 impl Pooled {
-    fn new(connect_timeout: Duration, local: bool) -> Result<Self, Failure> {
+    fn new(connect_timeout: Duration, reach: Reach) -> Result<Self, Failure> {
         let builder = || {
             let builder = reqwest::Client::builder()
                 .user_agent(concat!("dsh/", env!("CARGO_PKG_VERSION")))
                 .connect_timeout(connect_timeout)
                 .redirect(reqwest::redirect::Policy::none())
                 .gzip(true);
-            if local { builder.no_proxy() } else { builder }
+            match reach {
+                Reach::Plain => builder.no_proxy().tls_certs_only([]),
+                Reach::Local => builder.no_proxy(),
+                Reach::Network => builder,
+            }
         };
         // The platform's verifier refuses to exist without CA certificates; plain http needs none.
         let (client, no_tls) = match builder().build() {
@@ -365,19 +386,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_host_is_known_by_its_names() {
+    fn only_this_host_is_asked_without_proxies_and_only_in_http_without_certificates() {
         for (url, expected) in [
-            ("http://localhost:1/v1", true),
-            ("http://LOCALHOST/v1", true),
-            ("http://a.localhost./v1", true),
-            ("http://127.0.0.1:1/v1", true),
-            ("http://127.9.9.9/v1", true),
-            ("http://[::1]:1/v1", true),
-            ("http://192.168.0.1/v1", false),
-            ("https://localhost.example.com/v1", false),
-            ("https://api.example.com/v1", false),
+            ("http://localhost:1/v1", Reach::Plain),
+            ("http://LOCALHOST/v1", Reach::Plain),
+            ("http://a.localhost./v1", Reach::Plain),
+            ("http://127.0.0.1:1/v1", Reach::Plain),
+            ("http://127.9.9.9/v1", Reach::Plain),
+            ("http://[::1]:1/v1", Reach::Plain),
+            ("https://localhost:1/v1", Reach::Local),
+            ("http://192.168.0.1/v1", Reach::Network),
+            ("https://localhost.example.com/v1", Reach::Network),
+            ("https://api.example.com/v1", Reach::Network),
         ] {
-            assert_eq!(is_this_host(&Url::parse(url).unwrap()), expected, "{url}");
+            assert_eq!(Reach::of(&Url::parse(url).unwrap()), expected, "{url}");
         }
     }
 

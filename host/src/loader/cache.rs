@@ -24,8 +24,10 @@ pub(super) const LIMIT: u64 = 256 << 20;
 /// Reads a library. Anything but a regular file is refused unopened: opening a FIFO would block.
 pub(super) fn read(path: &Path) -> Result<Vec<u8>, LoadError> {
     let unreadable = |error| LoadError::Unreadable { path: path.to_owned(), error };
-    regular(path, &fs::metadata(path).map_err(unreadable)?)?;
-    let mut bytes = Vec::new();
+    let metadata = fs::metadata(path).map_err(unreadable)?;
+    regular(path, &metadata)?;
+    // One byte more than the file has, so that its end is met without growing.
+    let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or(0) + 1);
     let file = fs::File::open(path).map_err(unreadable)?;
     file.take(LIMIT + 1).read_to_end(&mut bytes).map_err(unreadable)?;
     if bytes.len() as u64 > LIMIT {
@@ -90,7 +92,7 @@ pub(super) fn store(cache: &Path, sha256: &str, original: &Path, bytes: &[u8]) -
     let name = original.file_name().unwrap_or(OsStr::new("library"));
     let folder = cache.join("libraries").join(sha256);
     let path = folder.join(name);
-    if fs::read(&path).is_ok_and(|there| there == bytes) {
+    if is_copy(&path, bytes).unwrap_or(false) {
         return Ok(VettedCopy { path, temporary: false });
     }
     let error = match place(&folder, &path, bytes) {
@@ -105,6 +107,21 @@ pub(super) fn store(cache: &Path, sha256: &str, original: &Path, bytes: &[u8]) -
             Ok(VettedCopy { path, temporary: true })
         }
         Err(_) => Err(LoadError::Cache { path: original.to_owned(), folder, error }),
+    }
+}
+
+/// True when a file holds exactly these bytes.
+fn is_copy(path: &Path, mut bytes: &[u8]) -> io::Result<bool> {
+    let mut file = fs::File::open(path)?;
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        match file.read(&mut buffer)? {
+            0 => return Ok(bytes.is_empty()),
+            length => match bytes.strip_prefix(&buffer[..length]) {
+                Some(rest) => bytes = rest,
+                None => return Ok(false),
+            },
+        }
     }
 }
 
@@ -169,11 +186,13 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let sha = sha256(b"abc");
         let copy = store(home.path(), &sha, Path::new("libx.so"), b"abc").unwrap();
-        fs::remove_file(&copy.path).unwrap();
-        fs::write(&copy.path, b"abd").unwrap();
-        let again = store(home.path(), &sha, Path::new("libx.so"), b"abc").unwrap();
-        assert_eq!(again.path, copy.path);
-        assert_eq!(fs::read(&again.path).unwrap(), b"abc");
+        for tampered in [&b"abd"[..], b"ab", b"abcd", b""] {
+            fs::remove_file(&copy.path).unwrap();
+            fs::write(&copy.path, tampered).unwrap();
+            let again = store(home.path(), &sha, Path::new("libx.so"), b"abc").unwrap();
+            assert_eq!(again.path, copy.path);
+            assert_eq!(fs::read(&again.path).unwrap(), b"abc", "{tampered:?}");
+        }
     }
 
     #[test]

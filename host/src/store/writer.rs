@@ -41,7 +41,12 @@ impl Sink for File {
 }
 
 enum Order {
-    Append(Vec<Arc<Event>>),
+    /// Events from this seq on, with this time.
+    Append {
+        first: u64,
+        time: u64,
+        events: Box<dyn Iterator<Item = NewEvent> + Send>,
+    },
     Checkpoint(oneshot::Sender<Result<(), StoreError>>),
 }
 
@@ -95,36 +100,40 @@ impl Writer {
     }
 
     /// Queues events; returns the seq of the first. They become durable within the batching window, or at the next
-    /// checkpoint. Never blocks on the file.
-    pub fn append(&self, events: Vec<NewEvent>) -> u64 {
+    /// checkpoint. Never blocks on the file. The log's thread runs the iterator, so that whoever appends many events
+    /// need not wait until each is JSON.
+    pub fn append<I>(&self, events: I) -> u64
+    where
+        I: IntoIterator<Item = NewEvent, IntoIter: ExactSizeIterator + Send + 'static>,
+    {
+        let events = events.into_iter();
         let mut queue = self.queue();
         let first = queue.next_seq;
         queue.last_time = queue.last_time.max(now());
         let time = queue.last_time;
-        let placed: Vec<Arc<Event>> =
-            events.into_iter().zip(first..).map(|(event, seq)| Arc::new(event.at(seq, time))).collect();
-        queue.next_seq += placed.len() as u64;
+        queue.next_seq += events.len() as u64;
         if let Some(orders) = &queue.orders
-            && !placed.is_empty()
+            && queue.next_seq > first
         {
             // A thread that is gone is reported by the next checkpoint.
-            let _ = orders.send(Order::Append(placed));
+            let _ = orders.send(Order::Append { first, time, events: Box::new(events) });
         }
         first
     }
 
-    /// Waits until everything that was appended is durable.
+    /// Asks for everything that was appended so far to be made durable, at once; the future waits until it is.
     ///
     /// # Errors
     ///
     /// The first error that writing met, with its path. The events that it concerns were not acknowledged, and nothing
     /// is written after it: open the session again.
-    pub async fn checkpoint(&self) -> Result<(), StoreError> {
+    pub fn checkpoint(&self) -> impl Future<Output = Result<(), StoreError>> + Send + use<> {
         let (done, answer) = oneshot::channel();
         if let Some(orders) = &self.queue().orders {
             let _ = orders.send(Order::Checkpoint(done));
         }
-        answer.await.unwrap_or_else(|_| Err(StoreError::WriterStopped(self.path.clone())))
+        let path = self.path.clone();
+        async move { answer.await.unwrap_or(Err(StoreError::WriterStopped(path))) }
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
@@ -233,7 +242,9 @@ impl Batch {
 
     fn add(&mut self, order: Order) {
         match order {
-            Order::Append(events) => self.events.extend(events),
+            Order::Append { first, time, events } => {
+                self.events.extend(events.zip(first..).map(|(event, seq)| Arc::new(event.at(seq, time))));
+            }
             Order::Checkpoint(done) => self.waiting.push(done),
         }
     }

@@ -90,7 +90,7 @@ async fn a_tool_that_the_agent_does_not_have_is_not_run() {
             adapters: Vec::new(),
             routes: world.composition.registry.routes.clone(),
         },
-        client: crate::llm::client::Client::new(world.composition.manifest.transport).unwrap(),
+        client: crate::llm::client::Client::new(world.composition.manifest.transport),
         store: crate::store::Store::new(world.folder.path()),
     });
     world.prompt(&mut session, "go").await;

@@ -118,7 +118,7 @@ impl World {
             origin: None,
         };
         let composition = Composition {
-            client: Client::new(manifest.transport).unwrap(),
+            client: Client::new(manifest.transport),
             store: Store::new(folder.path()),
             registry: Registry { adapters: Vec::new(), routes: BTreeMap::from([("p".to_owned(), Arc::new(route))]) },
             manifest,

@@ -99,7 +99,7 @@ fn got(mut chunks: Vec<Chunk>) -> Got {
 }
 
 async fn exchange(config: Transport, prepared: &Prepared) -> Got {
-    read(&mut Client::new(config).unwrap().open(prepared)).await
+    read(&mut Client::new(config).open(prepared)).await
 }
 
 /// One request to a server with this script.

@@ -18,6 +18,7 @@ use crate::loader::{AdapterHandle, StreamHandle};
 pub struct Saw {
     pub heads: Vec<OpenHead>,
     pub body: Vec<u8>,
+    pub feeds: usize,
     pub ends: Vec<StreamEnd>,
     pub cancels: usize,
     pub closed: usize,
@@ -83,7 +84,10 @@ struct LineDecoder {
 
 impl StreamHandle for LineDecoder {
     fn feed(&mut self, bytes: &[u8]) -> Vec<Item> {
-        self.saw.lock().unwrap().body.extend_from_slice(bytes);
+        let mut saw = self.saw.lock().unwrap();
+        saw.body.extend_from_slice(bytes);
+        saw.feeds += 1;
+        drop(saw);
         let mut items = Vec::new();
         for byte in bytes {
             if *byte != b'\n' {

@@ -71,7 +71,7 @@ async fn progress_restarts_both_clocks() {
 async fn a_slow_reader_is_no_stalled_provider() {
     let config = Transport { idle_timeout_ms: 1_000, progress_timeout_ms: 1_000, ..PATIENT };
     let server = Server::start(vec![vec![ok(), send("+a\n"), Step::Pause(1_500), send(".\n")]]).await;
-    let mut stream = Client::new(config).unwrap().open(&to(&server, Lines::default()));
+    let mut stream = Client::new(config).open(&to(&server, Lines::default()));
     assert!(matches!(stream.next().await, Some(Chunk::TextDelta { .. })));
     tokio::time::sleep(Duration::from_millis(1_400)).await;
     assert_eq!(read(&mut stream).await.reason, FinishReason::Stop);
@@ -93,7 +93,7 @@ async fn a_call_that_is_dropped_loses_nothing_and_does_not_restart_the_clocks() 
     let script =
         vec![Step::Pause(150), ok(), Step::Pause(150), send("+a\n"), Step::Pause(150), send("+b\n"), Step::Hold];
     let server = Server::start(vec![script]).await;
-    let mut stream = Client::new(config).unwrap().open(&to(&server, Lines::default()));
+    let mut stream = Client::new(config).open(&to(&server, Lines::default()));
     let begun = Instant::now();
     let mut chunks = Vec::new();
     loop {

@@ -62,7 +62,7 @@ async fn headers_of_the_adapter_win_over_the_defaults() {
 async fn connections_are_used_again() {
     let answer = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n.\n";
     let server = Server::start(vec![vec![send(answer), Step::KeepAlive], vec![send(answer), Step::KeepAlive]]).await;
-    let client = Client::new(PATIENT).unwrap();
+    let client = Client::new(PATIENT);
     for _ in 0..2 {
         assert_eq!(read(&mut client.open(&to(&server, Lines::default()))).await.reason, FinishReason::Stop);
         // The pool takes a connection back in a task of its own.

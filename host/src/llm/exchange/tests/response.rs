@@ -21,6 +21,17 @@ async fn pieces_become_chunks_in_order() {
 }
 
 #[tokio::test]
+async fn what_arrives_together_is_decoded_together() {
+    let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+    let burst = format!("{head}{}", "3\r\n+a\n\r\n".repeat(200));
+    let script = vec![send(burst), Step::Pause(50), send("2\r\n.\n\r\n0\r\n\r\n")];
+    let (got, saw, _server) = against(PATIENT, script, Lines::default()).await;
+    assert_eq!((got.text, got.reason), ("a".repeat(200), FinishReason::Stop));
+    let feeds = saw.lock().unwrap().feeds;
+    assert!((2..20).contains(&feeds), "{feeds} feeds for 201 pieces in two bursts");
+}
+
+#[tokio::test]
 async fn every_status_opens_the_decoder_with_its_headers() {
     let script = vec![head("418 Teapot", "X-Mixed-Case: Yes\r\n"), send("!AUTH no\n")];
     let (got, saw, _server) = against(PATIENT, script, Lines::default()).await;
@@ -131,7 +142,7 @@ async fn an_answer_without_end_is_cut_at_the_limit_with_its_content_kept() {
     let server = Server::start(vec![vec![ok(), flood]]).await;
     let adapter = Lines { at_end: vec![finish(super::adapter::error("TRANSPORT", "cut"))], ..Lines::default() };
     let saw = std::sync::Arc::clone(&adapter.saw);
-    let mut stream = Client::new(PATIENT).unwrap().open(&to(&server, adapter));
+    let mut stream = Client::new(PATIENT).open(&to(&server, adapter));
     stream.answer_limit = 100_000;
     let got = read(&mut stream).await;
     let failure = got.failure();

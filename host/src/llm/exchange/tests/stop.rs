@@ -23,7 +23,7 @@ async fn a_cancel_ends_as_aborted_and_closes_the_connection_at_once() {
         let server = Server::start(vec![vec![ok(), send("+a\n"), Step::Hold]]).await;
         let adapter = Lines { at_cancel, ..Lines::default() };
         let saw = Arc::clone(&adapter.saw);
-        let mut stream = Client::new(PATIENT).unwrap().open(&to(&server, adapter));
+        let mut stream = Client::new(PATIENT).open(&to(&server, adapter));
         assert!(matches!(stream.next().await, Some(Chunk::TextDelta { .. })));
         let rest = got(stream.cancel());
         assert_eq!((rest.text.as_str(), rest.reason.kind()), (text, "aborted"), "{name}");
@@ -42,7 +42,7 @@ async fn a_cancel_before_the_head_needs_no_decoder() {
     let server = Server::start(vec![vec![Step::Hold]]).await;
     let adapter = Lines::default();
     let saw = Arc::clone(&adapter.saw);
-    let mut stream = Client::new(PATIENT).unwrap().open(&to(&server, adapter));
+    let mut stream = Client::new(PATIENT).open(&to(&server, adapter));
     tokio::select! {
         chunk = stream.next() => panic!("unexpected {chunk:?}"),
         () = server.until_requests(1) => {}
@@ -64,7 +64,7 @@ async fn a_cancel_with_the_finish_in_hand_gives_out_what_is_due() {
         let last = Item::Chunk(Chunk::Finish { reason: reason.clone(), replay_state: Some(state()) });
         let adapter = Lines { polls: vec![vec![delta("a"), delta("b"), last]], ..Lines::default() };
         let prepared = prepared(adapter, None, None, Exchange::Polled(raw(&())));
-        let mut stream = Client::new(PATIENT).unwrap().open(&prepared);
+        let mut stream = Client::new(PATIENT).open(&prepared);
         assert!(stream.next().await.is_some());
         let rest = stream.cancel();
         let Some(Chunk::Finish { replay_state, .. }) = rest.last() else { panic!("no finish in {rest:?}") };
@@ -77,7 +77,7 @@ async fn a_cancel_with_the_finish_in_hand_gives_out_what_is_due() {
 #[tokio::test]
 async fn dropping_the_stream_closes_the_connection() {
     let server = Server::start(vec![vec![ok(), send("+a\n"), Step::Hold]]).await;
-    let mut stream = Client::new(PATIENT).unwrap().open(&to(&server, Lines::default()));
+    let mut stream = Client::new(PATIENT).open(&to(&server, Lines::default()));
     assert!(stream.next().await.is_some());
     drop(stream);
     server.until_gone(1).await;
@@ -87,7 +87,7 @@ async fn dropping_the_stream_closes_the_connection() {
 async fn a_stream_can_be_read_from_any_thread() {
     let adapter = Lines { polls: vec![vec![finish(FinishReason::Stop)]], ..Lines::default() };
     let prepared = prepared(adapter, None, None, Exchange::Polled(raw(&())));
-    let mut stream = Client::new(PATIENT).unwrap().open(&prepared);
+    let mut stream = Client::new(PATIENT).open(&prepared);
     let last = tokio::spawn(async move { stream.next().await }).await.unwrap();
     assert!(matches!(last, Some(Chunk::Finish { reason: FinishReason::Stop, .. })));
 }
