@@ -3,6 +3,7 @@
 //! Values are borrowed as the text they were written as, so that strings with half a surrogate pair can be joined
 //! later, and numbers and nested objects keep their spelling.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use dsh_plugin_api::json;
@@ -59,8 +60,52 @@ impl<'de, const N: usize> Visitor<'de> for Members<'_, N> {
     }
 }
 
+/// A struct of the members of these names, read in one pass: the last one of a name counts, `null` is absent, others
+/// are skipped. Reading fails for a value of another type, and for what is no object; see [`members`] for that.
+macro_rules! object {
+    ($(#[$attribute:meta])* $visibility:vis struct $name:ident<'a> {
+        $($(#[$member_attribute:meta])* $member:ident: $type:ty,)+
+    }) => {
+        $(#[$attribute])*
+        #[derive(Debug, Default)]
+        $visibility struct $name<'a> {
+            $($(#[$member_attribute])* pub $member: Option<$type>,)+
+        }
+
+        impl<'de: 'a, 'a> serde::Deserialize<'de> for $name<'a> {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                struct Members<'a>(std::marker::PhantomData<&'a ()>);
+                impl<'de: 'a, 'a> serde::de::Visitor<'de> for Members<'a> {
+                    type Value = $name<'a>;
+
+                    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                        f.write_str("a JSON object")
+                    }
+
+                    fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                        let names = [$(stringify!($member)),+];
+                        let mut found = $name::default();
+                        while let Some(place) = map.next_key_seed($crate::lenient::Position(&names))? {
+                            let name = place.and_then(|place| names.get(place)).copied();
+                            match name {
+                                $(Some(stringify!($member)) => found.$member = map.next_value()?,)+
+                                _ => {
+                                    map.next_value::<serde::de::IgnoredAny>()?;
+                                }
+                            }
+                        }
+                        Ok(found)
+                    }
+                }
+                deserializer.deserialize_map(Members(std::marker::PhantomData))
+            }
+        }
+    };
+}
+pub(crate) use object;
+
 /// Finds a key among the names. Keys are read as bytes, since one with a lone surrogate is no `str`.
-struct Position<'n>(&'n [&'n str]);
+pub(crate) struct Position<'n>(pub &'n [&'n str]);
 
 impl<'de> DeserializeSeed<'de> for Position<'_> {
     type Value = Option<usize>;
@@ -88,7 +133,8 @@ impl Visitor<'_> for Position<'_> {
 
 /// A string, with lone surrogates as U+FFFD.
 pub(crate) fn string(value: &RawValue) -> Option<String> {
-    json::from_str(value.get()).ok()
+    // The error that is made for another type would cost more than the reading.
+    is_string(value).then(|| json::from_str(value.get()).ok())?
 }
 
 /// A string that is not empty.
@@ -99,7 +145,7 @@ pub(crate) fn filled(value: Option<&RawValue>) -> Option<String> {
 /// A count: a number, or a string that holds one. Fractions are cut; negative numbers are absent.
 pub(crate) fn count(value: Option<&RawValue>) -> Option<u64> {
     let value = value?;
-    let text = string(value).unwrap_or_else(|| value.get().to_owned());
+    let text = if is_string(value) { Cow::Owned(string(value)?) } else { Cow::Borrowed(value.get()) };
     let text = text.trim();
     if let Ok(number) = text.parse::<u64>() {
         return Some(number);
@@ -111,7 +157,13 @@ pub(crate) fn count(value: Option<&RawValue>) -> Option<u64> {
 
 /// The elements of an array; none for any other value.
 pub(crate) fn elements(value: Option<&RawValue>) -> Vec<&RawValue> {
-    value.and_then(|value| serde_json::from_str(value.get()).ok()).unwrap_or_default()
+    let array = value.filter(|value| value.get().starts_with('['));
+    array.and_then(|array| serde_json::from_str(array.get()).ok()).unwrap_or_default()
+}
+
+/// True for the JSON text of this string, written without escapes.
+pub(crate) fn is_plainly(value: &RawValue, text: &str) -> bool {
+    value.get().strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) == Some(text) && !text.contains('\\')
 }
 
 /// True for a JSON object.

@@ -13,6 +13,7 @@ mod envelope;
 mod hash;
 mod lenient;
 mod refusal;
+mod repeat;
 
 use std::collections::BTreeMap;
 

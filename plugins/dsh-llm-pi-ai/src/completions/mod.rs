@@ -1,6 +1,6 @@
 //! The wire `openai-completions`: OpenAI's Chat Completions and the many servers that speak it.
 //!
-//! `encode` makes the request, `decode` reads the response, `replay` is one message with and without its metadata,
+//! `encode` makes the request, `decode` reads the response (`event` one event of it, `blocks` its blocks), `replay` is one message with and without its metadata,
 //! `errors` classes what failed; `dialect` is what a server does in its own way.
 
 mod blocks;
@@ -9,6 +9,7 @@ mod details;
 mod dialect;
 mod encode;
 mod errors;
+mod event;
 mod ids;
 mod messages;
 mod names;
