@@ -24,6 +24,7 @@ pub(crate) fn members<'a, const N: usize>(
         return serde_json::from_str::<&RawValue>(text).map(|_| None);
     }
     let mut deserializer = serde_json::Deserializer::from_str(text);
+    let names: [(&str, usize); N] = std::array::from_fn(|place| (names[place], place));
     let found = deserializer.deserialize_map(Members(&names))?;
     deserializer.end()?;
     Ok(Some(found))
@@ -37,7 +38,7 @@ pub(crate) fn members_of<'a, const N: usize>(
     members(value.get(), names).ok().flatten()
 }
 
-struct Members<'n, const N: usize>(&'n [&'n str; N]);
+struct Members<'n, const N: usize>(&'n [(&'n str, usize); N]);
 
 impl<'de, const N: usize> Visitor<'de> for Members<'_, N> {
     type Value = [Option<&'de RawValue>; N];
@@ -48,8 +49,8 @@ impl<'de, const N: usize> Visitor<'de> for Members<'_, N> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut found = [None; N];
-        while let Some(place) = map.next_key_seed(Position(self.0))? {
-            match place.and_then(|place| found.get_mut(place)) {
+        while let Some(place) = map.next_key_seed(Named(self.0))? {
+            match place.and_then(|place| found.get_mut(*place)) {
                 Some(slot) => *slot = Some(map.next_value::<&RawValue>()?).filter(|value| value.get() != "null"),
                 None => {
                     map.next_value::<IgnoredAny>()?;
@@ -83,13 +84,16 @@ macro_rules! object {
                     }
 
                     fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                        let names = [$(stringify!($member)),+];
+                        #[expect(non_camel_case_types, reason = "they are called as the members are")]
+                        enum Member {
+                            $($member,)+
+                        }
+                        const NAMES: &[(&str, Member)] = &[$((stringify!($member), Member::$member)),+];
                         let mut found = $name::default();
-                        while let Some(place) = map.next_key_seed($crate::lenient::Position(&names))? {
-                            let name = place.and_then(|place| names.get(place)).copied();
-                            match name {
-                                $(Some(stringify!($member)) => found.$member = map.next_value()?,)+
-                                _ => {
+                        while let Some(member) = map.next_key_seed($crate::lenient::Named(NAMES))? {
+                            match member {
+                                $(Some(Member::$member) => found.$member = map.next_value()?,)+
+                                None => {
                                     map.next_value::<serde::de::IgnoredAny>()?;
                                 }
                             }
@@ -104,26 +108,26 @@ macro_rules! object {
 }
 pub(crate) use object;
 
-/// Finds a key among the names. Keys are read as bytes, since one with a lone surrogate is no `str`.
-pub(crate) struct Position<'n>(pub &'n [&'n str]);
+/// Finds a key among names, and what stands for it. Keys are read as bytes, since one with a lone surrogate is no `str`.
+pub(crate) struct Named<'n, T>(pub &'n [(&'n str, T)]);
 
-impl<'de> DeserializeSeed<'de> for Position<'_> {
-    type Value = Option<usize>;
+impl<'de, 'n, T> DeserializeSeed<'de> for Named<'n, T> {
+    type Value = Option<&'n T>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_bytes(self)
     }
 }
 
-impl Visitor<'_> for Position<'_> {
-    type Value = Option<usize>;
+impl<'n, T> Visitor<'_> for Named<'n, T> {
+    type Value = Option<&'n T>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a member name")
     }
 
     fn visit_bytes<E: serde::de::Error>(self, key: &[u8]) -> Result<Self::Value, E> {
-        Ok(self.0.iter().position(|name| name.as_bytes() == key))
+        Ok(self.0.iter().find(|(name, _)| name.as_bytes() == key).map(|(_, member)| member))
     }
 
     fn visit_str<E: serde::de::Error>(self, key: &str) -> Result<Self::Value, E> {

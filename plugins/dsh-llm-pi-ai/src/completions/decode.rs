@@ -277,9 +277,11 @@ impl Answer {
                 return self.fail(errors::in_stream(&self.head, error), out);
             }
             got_usage |= !got_usage && self.usage(choice_usage, out);
-            // Beside or after deltas a `message` only repeats what they said.
-            if let Some(delta) = delta.or(message.filter(|_| !self.blocks.any_started())) {
+            if let Some(delta) = delta {
                 added = self.blocks.delta(&delta, &self.facts, out);
+            } else if let Some(message) = message.filter(|_| !self.blocks.any_started()) {
+                // Beside or after deltas a `message` only repeats what they said.
+                self.blocks.delta(&message, &self.facts, out);
             }
             if let Some(reason) = filled(finish_reason) {
                 self.end_with(Ended::of(reason), out);
@@ -422,3 +424,6 @@ impl Answer {
         self.blocks.any_started().then(|| self.facts.half(StopReason::Stop))
     }
 }
+
+#[cfg(test)]
+mod tests;

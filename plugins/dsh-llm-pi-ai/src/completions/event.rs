@@ -201,7 +201,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(2_000))]
+        #![proptest_config(ProptestConfig::with_cases(500))]
 
         #[test]
         fn one_pass_reads_what_the_lenient_way_reads(data in prop_oneof![value(), likely()], cut in any::<prop::sample::Index>()) {
