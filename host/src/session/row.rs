@@ -128,8 +128,7 @@ pub(super) fn expand(kind: &str, data: &str, seq0: u64, time0: u64, extra: &Obje
     };
     let gaps = gaps.unwrap_or_default();
     let Data { turn, step, index, id, name, .. } = data;
-    let block =
-        Block { kind: delta, turn, step, index, id: id.map(RawValue::get), name: name.map(RawValue::get) };
+    let block = Block { kind: delta, turn, step, index, id: id.map(RawValue::get), name: name.map(RawValue::get) };
     let mut time = time0;
     let mut events = Vec::with_capacity(pieces.len());
     for (n, piece) in pieces.iter().enumerate() {

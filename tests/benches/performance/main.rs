@@ -22,7 +22,8 @@ use harness::{Effort, Measured};
 type Bench = fn(Effort) -> Vec<Measured>;
 
 /// Every bench by name.
-const BENCHES: [(&str, Bench); 4] = [("abi", border::run), ("decode", decode::run), ("log", log::run), ("encode", encode::run)];
+const BENCHES: [(&str, Bench); 4] =
+    [("abi", border::run), ("decode", decode::run), ("log", log::run), ("encode", encode::run)];
 
 #[derive(Parser)]
 struct Options {

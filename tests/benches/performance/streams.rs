@@ -52,7 +52,7 @@ impl Form {
 }
 
 /// Every form.
-pub const STREAMS: [Form; 5] = [
+pub const STREAMS: [Form; 6] = [
     Form {
         name: "completions: plain server, text",
         api: "openai-completions",
@@ -71,6 +71,13 @@ pub const STREAMS: [Form; 5] = [
         name: "completions: OpenAI, text, every event padded",
         api: "openai-completions",
         events: |text| completions(text, &padded),
+        typed: completions_typed,
+        delta: five_characters,
+    },
+    Form {
+        name: "completions: vLLM, counts in every event",
+        api: "openai-completions",
+        events: |text| completions(text, &counted),
         typed: completions_typed,
         delta: five_characters,
     },
@@ -95,7 +102,8 @@ fn five_characters(place: usize) -> &'static str {
 }
 
 fn prose(place: usize) -> &'static str {
-    [" word", ",", " another", " one", ".\n", " \"quoted\"", " naïve", "\n\n", "\t`let x = 1;`", " the", " end"][place % 11]
+    [" word", ",", " another", " one", ".\n", " \"quoted\"", " naïve", "\n\n", "\t`let x = 1;`", " the", " end"]
+        [place % 11]
 }
 
 /// Begin, a delta for each text, finish reason, usage.
@@ -104,9 +112,7 @@ fn completions(text: &[&str], delta: &dyn Fn(usize, &str) -> String) -> Vec<Stri
     let quoted = |text: &str| serde_json::Value::from(text).to_string();
     let mut events: Vec<String> =
         text.iter().enumerate().map(|(place, text)| format!("{{{head},{}}}", delta(place, &quoted(text)))).collect();
-    events.push(format!(
-        r#"{{{head},"choices":[{{"index":0,"delta":{{"content":"."}},"finish_reason":"stop"}}]}}"#
-    ));
+    events.push(format!(r#"{{{head},"choices":[{{"index":0,"delta":{{"content":"."}},"finish_reason":"stop"}}]}}"#));
     events.push(format!(
         r#"{{{head},"choices":[],"usage":{{"prompt_tokens":19,"completion_tokens":{},"total_tokens":29}}}}"#,
         text.len()
@@ -125,6 +131,13 @@ fn padded(place: usize, text: &str) -> String {
     )
 }
 
+/// No event repeats the one before, so that each of them is read.
+fn counted(place: usize, text: &str) -> String {
+    let (tokens, total) = (place + 1, place + 20);
+    let usage = format!(r#"{{"prompt_tokens":19,"total_tokens":{total},"completion_tokens":{tokens}}}"#);
+    format!(r#"{},"usage":{usage}"#, plain(place, text))
+}
+
 fn details(_: usize, text: &str) -> String {
     format!(
         r#""provider":"Anthropic","choices":[{{"index":0,"delta":{{"role":"assistant","content":"","reasoning":{text},"reasoning_details":[{{"type":"reasoning.text","text":{text},"format":"anthropic-claude-v1","index":0}}]}},"finish_reason":null,"native_finish_reason":null,"logprobs":null}}]"#
@@ -133,7 +146,9 @@ fn details(_: usize, text: &str) -> String {
 
 fn arguments(place: usize, text: &str) -> String {
     let call = match place {
-        0 => format!(r#"{{"index":0,"id":"call_1","type":"function","function":{{"name":"write","arguments":{text}}}}}"#),
+        0 => {
+            format!(r#"{{"index":0,"id":"call_1","type":"function","function":{{"name":"write","arguments":{text}}}}}"#)
+        }
         _ => format!(r#"{{"index":0,"function":{{"arguments":{text}}}}}"#),
     };
     format!(r#""choices":[{{"index":0,"delta":{{"tool_calls":[{call}]}},"finish_reason":null}}]"#)

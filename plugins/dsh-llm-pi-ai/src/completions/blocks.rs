@@ -259,7 +259,14 @@ impl Blocks {
         }
     }
 
-    fn call(&mut self, key: Key, id: String, function: &Function<'_>, facts: &ResponseFacts, out: &mut Chunks) -> Place {
+    fn call(
+        &mut self,
+        key: Key,
+        id: String,
+        function: &Function<'_>,
+        facts: &ResponseFacts,
+        out: &mut Chunks,
+    ) -> Place {
         let name = filled(function.name).unwrap_or_default();
         let arguments = function.arguments.map(RawValue::get).unwrap_or_default();
         let place = self.place_of(key, &id, &name, arguments).unwrap_or_else(|| {
@@ -270,8 +277,13 @@ impl Blocks {
             self.calls.last = Some(place);
             self.calls.by_key.insert(key, place);
             self.calls.by_id.insert(id.clone(), place);
-            let call =
-                StreamedCall { slot: None, id, name: String::new(), arguments: String::new(), joiner: Joiner::default() };
+            let call = StreamedCall {
+                slot: None,
+                id,
+                name: String::new(),
+                arguments: String::new(),
+                joiner: Joiner::default(),
+            };
             self.blocks.push(Part::Call(call));
             place
         });

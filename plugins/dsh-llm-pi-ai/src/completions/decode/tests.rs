@@ -42,9 +42,26 @@ fn decode(events: &[String], split: usize, forgets: bool) -> String {
 /// JSON texts for a place where a string is expected: most are strings, some of them hold what is hard to carry.
 fn string() -> impl Strategy<Value = &'static str> {
     let all = [
-        "\"a\"", "\" b\"", "\" \"", "\"\"", "\"é😀\"", r#""\n""#, r#""\"x\\""#, r#""\ud83d\ude00""#, r#""x\ud83d""#,
-        r#""\ude00y""#, r#""{\"a\":1}""#, "\"\t\"", r#""\x""#, "null", "7", "{}", r#"{"a":"b"}"#, r#"["c"]"#,
-        r#""a","content":"b""#, r#""a"}"#,
+        "\"a\"",
+        "\" b\"",
+        "\" \"",
+        "\"\"",
+        "\"é😀\"",
+        r#""\n""#,
+        r#""\"x\\""#,
+        r#""\ud83d\ude00""#,
+        r#""x\ud83d""#,
+        r#""\ude00y""#,
+        r#""{\"a\":1}""#,
+        "\"\t\"",
+        r#""\x""#,
+        "null",
+        "7",
+        "{}",
+        r#"{"a":"b"}"#,
+        r#"["c"]"#,
+        r#""a","content":"b""#,
+        r#""a"}"#,
     ];
     proptest::sample::select(all.to_vec())
 }
