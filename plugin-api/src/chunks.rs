@@ -2,7 +2,7 @@
 //! drift apart: an entry belongs to a block from the moment the block is closed, and the envelope is put together
 //! from the blocks themselves.
 
-use crate::abi::{Batch, RecKind, over_long};
+use crate::abi::{Batch, Filling, RecKind, over_long};
 use crate::json::{Raw, raw};
 use crate::vocab::{Block, BlockType, Failure, FailureCode, FinishReason, ReplayEnvelope, Usage};
 
@@ -26,7 +26,7 @@ struct OpenBlock {
 /// Order is enforced: deltas for a closed block are dropped, usage goes out before finish, and nothing after finish.
 #[derive(Debug, Default)]
 pub struct Chunks {
-    batch: Batch,
+    batch: Filling,
     blocks: Vec<OpenBlock>,
     usage: Option<Usage>,
     finished: bool,
@@ -108,10 +108,10 @@ impl Chunks {
             BlockType::Text => self.batch.push(RecKind::TextDelta, slot.0, text.as_bytes()),
             BlockType::Reasoning => self.batch.push(RecKind::ReasoningDelta, slot.0, text.as_bytes()),
             BlockType::ToolCall => {
-                let head = (block.id.clone(), block.name.clone());
-                if block.sent_head.as_ref() != Some(&head) {
-                    let json = raw(&[&head.0, &head.1]);
-                    block.sent_head = Some(head);
+                let OpenBlock { id, name, sent_head, .. } = block;
+                if sent_head.as_ref().is_none_or(|(sent_id, sent_name)| sent_id != id || sent_name != name) {
+                    let json = raw(&[&*id, &*name]);
+                    *sent_head = Some((id.clone(), name.clone()));
                     self.batch.push(RecKind::ToolCallHead, slot.0, json.get().as_bytes());
                 }
                 self.batch.push(RecKind::ToolCallDelta, slot.0, text.as_bytes());
@@ -227,10 +227,10 @@ impl Chunks {
 
     /// What was pushed since the last call.
     pub fn take_batch(&mut self) -> Batch {
-        std::mem::take(&mut self.batch)
+        self.batch.take()
     }
 
-    pub(crate) fn batch_mut(&mut self) -> &mut Batch {
+    pub(crate) const fn batch_mut(&mut self) -> &mut Filling {
         &mut self.batch
     }
 }

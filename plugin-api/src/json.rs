@@ -162,6 +162,12 @@ impl Joiner {
         out
     }
 
+    /// True while half a pair is held back.
+    #[must_use]
+    pub const fn holds_half(&self) -> bool {
+        self.high.is_some()
+    }
+
     /// What a high surrogate that was held back turns into when nothing follows it.
     pub fn finish(&mut self) -> Option<char> {
         self.high.take().map(|_| char::REPLACEMENT_CHARACTER)

@@ -234,7 +234,7 @@ impl Past {
     fn take(&mut self, event: &Event) {
         // An event of another writer may hold anything; what cannot be read says nothing.
         let data = || json::from_str::<Object>(event.data.get()).unwrap_or_default();
-        match event.kind.as_str() {
+        match &*event.kind {
             kind::TURN_START => {
                 let turn = data().take_as("turn").filter(|turn| *turn < GREATEST_TURN);
                 self.turn = self.turn.max(turn.unwrap_or(0));

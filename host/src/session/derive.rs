@@ -96,7 +96,7 @@ impl Body {
             #[serde(default)]
             interrupted: Option<Raw>,
         }
-        let role = match event.kind.as_str() {
+        let role = match &*event.kind {
             kind::USER_MESSAGE => {
                 return Some(Self { message: read_message(event.data.get(), Role::User), interrupted: false });
             }

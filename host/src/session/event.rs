@@ -4,6 +4,8 @@
 //! survive reading and writing. Constructors of [`NewEvent`] give the host's own events; their data has the shapes of
 //! session log format version 0.
 
+use std::borrow::Cow;
+
 use dsh_plugin_api::json::{self, Object, Raw, raw};
 use dsh_plugin_api::vocab::{Chunk, Failure, Message, Tool, Usage};
 use serde::de::DeserializeOwned;
@@ -46,8 +48,8 @@ pub mod kind {
 /// One event of a log, expanded: `{type, seq, time, data, …}`.
 #[derive(Debug, Clone)]
 pub struct Event {
-    /// `type`
-    pub kind: String,
+    /// `type`; borrowed for the host's own kinds.
+    pub kind: Cow<'static, str>,
     /// Position in the session, from 0.
     pub seq: u64,
     /// Unix time in milliseconds.
@@ -157,7 +159,7 @@ impl NewEvent {
         if self.ignorable {
             extra.set("ignorable", raw(&true));
         }
-        Event { kind: self.kind.to_owned(), seq, time, data: on_one_line(self.data), extra }
+        Event { kind: self.kind.into(), seq, time, data: on_one_line(self.data), extra }
     }
 
     /// `turn/start`; turns count from 1.
@@ -316,7 +318,9 @@ impl NewEvent {
 
 /// A value without line breaks. JSON has them only as white space, but a value that came from a file may be laid out.
 fn on_one_line(value: Raw) -> Raw {
-    if !value.get().contains(['\n', '\r']) {
+    // Without a way out of the loop it is done many bytes at a time.
+    let breaks = value.get().bytes().fold(false, |found, byte| found | (byte == b'\n') | (byte == b'\r'));
+    if !breaks {
         return value;
     }
     let text = value.get().replace(['\n', '\r'], " ");

@@ -297,7 +297,7 @@ impl Record {
             return Ok(Events { stored_seq, events: expanded.events, flaw: flaw.or(expanded.flaw) });
         }
         let data = data.unwrap_or_else(row::null);
-        let event = Event { kind: self.kind, seq: place.seq, time, data, extra: self.members };
+        let event = Event { kind: self.kind.into(), seq: place.seq, time, data, extra: self.members };
         Ok(Events { stored_seq, events: vec![event], flaw })
     }
 }
@@ -327,7 +327,7 @@ fn encode_plain(event: &Event, seq: u64, out: &mut String) {
     use std::fmt::Write;
     let Event { kind, time, data, extra, .. } = event;
     // Writing to a string cannot fail.
-    let _ = write!(out, r#"{{"type":{},"seq":{seq},"time":{time},"data":{data}"#, json::raw(kind).get());
+    let _ = write!(out, r#"{{"type":{},"seq":{seq},"time":{time},"data":{data}"#, json::raw(&**kind).get());
     for (name, value) in extra.iter() {
         let _ = write!(out, ",{}:{}", json::raw(name).get(), value.get());
     }

@@ -88,7 +88,7 @@ impl OpenTurn {
 
     fn take(&mut self, event: &Event) {
         let step = || event.parse::<Place>().ok().and_then(|place| place.step);
-        match event.kind.as_str() {
+        match &*event.kind {
             kind::STEP_START => {
                 self.step = step();
                 self.partial = Partial::default();
@@ -147,7 +147,7 @@ fn model_source(events: &[Event]) -> Source {
         provider: String,
         model: String,
     }
-    let target = events.iter().rev().find_map(|event| match event.kind.as_str() {
+    let target = events.iter().rev().find_map(|event| match &*event.kind {
         kind::REQUEST_HEADER => event.parse::<Header>().ok().map(|data| data.header.config),
         kind::REQUEST_CONTEXT => event.parse::<Target>().ok(),
         _ => None,

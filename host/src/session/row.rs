@@ -40,23 +40,19 @@ impl DeltaKind {
 }
 
 /// What the deltas of one row have in common.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Block<'a> {
     kind: DeltaKind,
     turn: u64,
     step: u64,
     index: u64,
-    id: Option<&'a RawValue>,
-    name: Option<&'a RawValue>,
+    /// Its JSON text.
+    id: Option<&'a str>,
+    /// Its JSON text.
+    name: Option<&'a str>,
 }
 
 impl Block<'_> {
-    fn same(&self, other: &Self) -> bool {
-        (self.kind, self.turn, self.step, self.index) == (other.kind, other.turn, other.step, other.index)
-            && self.id.map(RawValue::get) == other.id.map(RawValue::get)
-            && self.name.map(RawValue::get) == other.name.map(RawValue::get)
-    }
-
     /// The data of the plain event for one piece, in the member order of the log format.
     fn write_event_data(&self, piece: &str, out: &mut String) {
         let Self { kind, turn, step, index, id, name } = self;
@@ -76,9 +72,9 @@ impl Block<'_> {
     }
 }
 
-fn write_member(out: &mut String, name: &str, value: Option<&RawValue>) {
-    if let Some(value) = value {
-        let _ = write!(out, r#","{name}":{}"#, value.get());
+fn write_member(out: &mut String, name: &str, json: Option<&str>) {
+    if let Some(json) = json {
+        let _ = write!(out, r#","{name}":{json}"#);
     }
 }
 
@@ -131,8 +127,8 @@ pub(super) fn expand(kind: &str, data: &str, seq0: u64, time0: u64, extra: &Obje
         Some(_) => None,
     };
     let gaps = gaps.unwrap_or_default();
-    let block =
-        Block { kind: delta, turn: data.turn, step: data.step, index: data.index, id: data.id, name: data.name };
+    let Data { turn, step, index, id, name, .. } = data;
+    let block = Block { kind: delta, turn, step, index, id: id.map(RawValue::get), name: name.map(RawValue::get) };
     let mut time = time0;
     let mut events = Vec::with_capacity(pieces.len());
     for (n, piece) in pieces.iter().enumerate() {
@@ -143,7 +139,7 @@ pub(super) fn expand(kind: &str, data: &str, seq0: u64, time0: u64, extra: &Obje
         block.write_event_data(piece.get(), &mut text);
         let data = RawValue::from_string(text).map_err(|e| format!("the packed row cannot be read: {e}"))?;
         let seq = seq0.saturating_add(n as u64);
-        events.push(Event { kind: kind::ASSISTANT_CHUNK.to_owned(), seq, time, data, extra: extra.clone() });
+        events.push(Event { kind: kind::ASSISTANT_CHUNK.into(), seq, time, data, extra: extra.clone() });
     }
     Ok(Expanded { events, flaw })
 }
@@ -151,52 +147,93 @@ pub(super) fn expand(kind: &str, data: &str, seq0: u64, time0: u64, extra: &Obje
 /// A delta event that a row can hold.
 pub(super) struct Delta<'a> {
     block: Block<'a>,
-    piece: &'a RawValue,
+    /// The JSON text of its string.
+    piece: &'a str,
     time: u64,
 }
 
 impl<'a> Delta<'a> {
-    /// The event as a delta, when a row gives it back exactly.
+    /// The event as a delta, when a row gives it back exactly: its data has the form that [`Block::write_event_data`]
+    /// writes, to the byte.
     pub fn of(event: &'a Event) -> Option<Self> {
-        #[derive(Deserialize)]
-        struct Data<'a> {
-            turn: u64,
-            step: u64,
-            #[serde(borrow)]
-            chunk: Chunk<'a>,
-        }
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Chunk<'a> {
-            r#type: &'a str,
-            index: u64,
-            #[serde(borrow)]
-            id: Option<&'a RawValue>,
-            #[serde(borrow)]
-            name: Option<&'a RawValue>,
-            #[serde(borrow)]
-            text: Option<&'a RawValue>,
-            #[serde(borrow)]
-            arguments_delta: Option<&'a RawValue>,
-        }
         if event.kind != kind::ASSISTANT_CHUNK || !event.extra.is_empty() {
             return None;
         }
-        let Data { turn, step, chunk } = serde_json::from_str(event.data.get()).ok()?;
-        let kind = DeltaKind::ALL.into_iter().find(|delta| delta.chunk() == chunk.r#type)?;
-        let piece = match kind {
-            DeltaKind::Text | DeltaKind::Reasoning => chunk.text?,
-            DeltaKind::ToolCall => chunk.arguments_delta?,
-        };
-        let block = Block { kind, turn, step, index: chunk.index, id: chunk.id, name: chunk.name };
-        let mut back = String::with_capacity(event.data.get().len());
-        block.write_event_data(piece.get(), &mut back);
-        (piece.get().starts_with('"') && back == event.data.get()).then_some(Self { block, piece, time: event.time })
+        let mut data = Form(event.data.get());
+        data.text(r#"{"turn":"#)?;
+        let turn = data.number()?;
+        data.text(r#","step":"#)?;
+        let step = data.number()?;
+        data.text(r#","chunk":{"type":"#)?;
+        let chunk = data.string()?;
+        let kind = DeltaKind::ALL.into_iter().find(|delta| chunk[1..chunk.len() - 1] == *delta.chunk())?;
+        data.text(r#","index":"#)?;
+        let index = data.number()?;
+        let (mut id, mut name) = (None, None);
+        match kind {
+            DeltaKind::Text | DeltaKind::Reasoning => data.text(r#","text":"#)?,
+            DeltaKind::ToolCall => {
+                id = data.member(r#","id":"#)?;
+                name = data.member(r#","name":"#)?;
+                data.text(r#","argumentsDelta":"#)?;
+            }
+        }
+        let piece = data.string()?;
+        let block = Block { kind, turn, step, index, id, name };
+        (data.0 == "}}").then_some(Self { block, piece, time: event.time })
     }
 
     /// True when `next` may stand behind this delta in one row.
     pub fn continues_with(&self, next: &Self) -> bool {
-        self.block.same(&next.block) && self.time <= next.time
+        self.block == next.block && self.time <= next.time
+    }
+}
+
+/// The rest of a JSON text that is compared with an expected form, front to back. The text is sound JSON.
+struct Form<'a>(&'a str);
+
+impl<'a> Form<'a> {
+    /// Exactly this text.
+    fn text(&mut self, expected: &str) -> Option<()> {
+        self.0 = self.0.strip_prefix(expected)?;
+        Some(())
+    }
+
+    /// A natural number, which in JSON has one spelling in digits.
+    fn number(&mut self) -> Option<u64> {
+        let (digits, rest) = self.0.split_at(self.0.bytes().take_while(u8::is_ascii_digit).count());
+        self.0 = rest;
+        digits.parse().ok()
+    }
+
+    /// A string; its JSON text, with the quotes.
+    fn string(&mut self) -> Option<&'a str> {
+        let inner = self.0.strip_prefix('"')?.as_bytes();
+        let mut end = 0;
+        while *inner.get(end)? != b'"' {
+            end += if inner[end] == b'\\' { 2 } else { 1 };
+        }
+        let (string, rest) = self.0.split_at_checked(end + 2)?;
+        self.0 = rest;
+        Some(string)
+    }
+
+    /// The string behind this text, where the text is there.
+    fn member(&mut self, expected: &str) -> Option<Option<&'a str>> {
+        match self.text(expected) {
+            Some(()) => self.string().map(Some),
+            None => Some(None),
+        }
+    }
+}
+
+/// Appends a number. Gaps between deltas mostly have one digit.
+fn write_number(number: u64, out: &mut String) {
+    match u8::try_from(number) {
+        Ok(digit @ 0..=9) => out.push(char::from(b'0' + digit)),
+        _ => {
+            let _ = write!(out, "{number}");
+        }
     }
 }
 
@@ -211,8 +248,10 @@ pub(super) fn write(deltas: &[Delta<'_>], seq0: u64, out: &mut String) {
         first.time
     );
     for (n, pair) in deltas.windows(2).enumerate() {
-        let comma = if n == 0 { "" } else { "," };
-        let _ = write!(out, "{comma}{}", pair[1].time.saturating_sub(pair[0].time));
+        if n > 0 {
+            out.push(',');
+        }
+        write_number(pair[1].time.saturating_sub(pair[0].time), out);
     }
     out.push(']');
     let pieces = match kind {
@@ -228,7 +267,7 @@ pub(super) fn write(deltas: &[Delta<'_>], seq0: u64, out: &mut String) {
         if n > 0 {
             out.push(',');
         }
-        out.push_str(delta.piece.get());
+        out.push_str(delta.piece);
     }
     out.push_str("]}}");
 }

@@ -48,8 +48,9 @@ impl RecKind {
         Self::Wait,
     ];
 
+    /// The kind of a number: they are numbered from 1 in the order of the list.
     fn of(number: u32) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| *kind as u32 == number)
+        Self::ALL.get((number as usize).checked_sub(1)?).copied()
     }
 }
 
@@ -80,9 +81,40 @@ pub struct Batch {
 impl Batch {
     /// Adds a record. One that would take the buffer beyond 4 GiB is left out.
     pub fn push(&mut self, kind: RecKind, index: u32, bytes: &[u8]) {
-        let (Ok(off), Ok(len)) = (u32::try_from(self.bytes.len()), u32::try_from(bytes.len())) else { return };
+        let Some(rec) = Rec::behind(self.bytes.len(), kind, index, bytes) else { return };
+        self.bytes.extend_from_copy_slice(bytes);
+        self.recs.push(rec);
+    }
+}
+
+impl Rec {
+    /// A record whose bytes will stand behind `length` others.
+    fn behind(length: usize, kind: RecKind, index: u32, bytes: &[u8]) -> Option<Self> {
+        let (off, len) = (u32::try_from(length).ok()?, u32::try_from(bytes.len()).ok()?);
+        Some(Self { kind: kind as u32, index, off, len })
+    }
+}
+
+/// A batch that is being filled. The vectors of `std` grow without a call through the table that the border's vectors
+/// carry, and become those without a copy.
+#[derive(Debug, Default)]
+pub(crate) struct Filling {
+    recs: Vec<Rec>,
+    bytes: Vec<u8>,
+}
+
+impl Filling {
+    /// As [`Batch::push`].
+    pub fn push(&mut self, kind: RecKind, index: u32, bytes: &[u8]) {
+        let Some(rec) = Rec::behind(self.bytes.len(), kind, index, bytes) else { return };
         self.bytes.extend_from_slice(bytes);
-        self.recs.push(Rec { kind: kind as u32, index, off, len });
+        self.recs.push(rec);
+    }
+
+    /// The batch so far; what follows begins the next one.
+    pub fn take(&mut self) -> Batch {
+        let Self { recs, bytes } = std::mem::take(self);
+        Batch { recs: recs.into(), bytes: bytes.into() }
     }
 }
 

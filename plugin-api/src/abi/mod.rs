@@ -10,7 +10,7 @@ pub mod export;
 mod meta;
 mod root;
 
-pub(crate) use batch::over_long;
 pub use batch::{Batch, BatchReader, Item, LONGEST_CALL_HEAD, Rec, RecKind};
+pub(crate) use batch::{Filling, over_long};
 pub use meta::{META_CAPACITY, META_MAGIC, META_SECTION, Metadata};
 pub use root::{Created, END_COMPLETE, END_CUT, END_TIMED_OUT, Opened, Reply, Root, RootRef, Status};

@@ -55,6 +55,11 @@ impl<A: Answer> BodyDecoder<A> {
         let refused = !(200..300).contains(&answer.head().status);
         Self { body: if refused { Body::Refusal(Vec::new()) } else { Body::Unknown(Vec::new()) }, answer }
     }
+
+    /// The answer, for tests of a wire.
+    pub const fn answer_mut(&mut self) -> &mut A {
+        &mut self.answer
+    }
 }
 
 impl<A: Answer + Send + 'static> Decoder for BodyDecoder<A> {

@@ -3,10 +3,12 @@
 //! Values are borrowed as the text they were written as, so that strings with half a surrogate pair can be joined
 //! later, and numbers and nested objects keep their spelling.
 
+use std::borrow::Cow;
+use std::fmt;
+
 use crate::json;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
-use std::fmt;
 
 /// The members of these names, in the order of the names; the last one of a name counts, and `null` is absent.
 /// `Ok(None)` for JSON that is no object.
@@ -22,6 +24,7 @@ pub fn members<'a, const N: usize>(
         return serde_json::from_str::<&RawValue>(text).map(|_| None);
     }
     let mut deserializer = serde_json::Deserializer::from_str(text);
+    let names: [(&str, usize); N] = std::array::from_fn(|place| (names[place], place));
     let found = deserializer.deserialize_map(Members(&names))?;
     deserializer.end()?;
     Ok(Some(found))
@@ -32,7 +35,7 @@ pub fn members_of<'a, const N: usize>(value: &'a RawValue, names: [&str; N]) -> 
     members(value.get(), names).ok().flatten()
 }
 
-struct Members<'n, const N: usize>(&'n [&'n str; N]);
+struct Members<'n, const N: usize>(&'n [(&'n str, usize); N]);
 
 impl<'de, const N: usize> Visitor<'de> for Members<'_, N> {
     type Value = [Option<&'de RawValue>; N];
@@ -43,8 +46,8 @@ impl<'de, const N: usize> Visitor<'de> for Members<'_, N> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut found = [None; N];
-        while let Some(place) = map.next_key_seed(Position(self.0))? {
-            match place.and_then(|place| found.get_mut(place)) {
+        while let Some(place) = map.next_key_seed(Named(self.0))? {
+            match place.and_then(|place| found.get_mut(*place)) {
                 Some(slot) => *slot = Some(map.next_value::<&RawValue>()?).filter(|value| value.get() != "null"),
                 None => {
                     map.next_value::<IgnoredAny>()?;
@@ -55,26 +58,76 @@ impl<'de, const N: usize> Visitor<'de> for Members<'_, N> {
     }
 }
 
-/// Finds a key among the names. Keys are read as bytes, since one with a lone surrogate is no `str`.
-struct Position<'n>(&'n [&'n str]);
+#[macro_export]
+#[doc(hidden)]
+macro_rules! lenient_object {
+    ($(#[$attribute:meta])* $visibility:vis struct $name:ident<'a> {
+        $($(#[$member_attribute:meta])* $member:ident: $type:ty,)+
+    }) => {
+        $(#[$attribute])*
+        #[derive(Debug, Default)]
+        $visibility struct $name<'a> {
+            $($(#[$member_attribute])* pub $member: Option<$type>,)+
+        }
 
-impl<'de> DeserializeSeed<'de> for Position<'_> {
-    type Value = Option<usize>;
+        impl<'de: 'a, 'a> $crate::serde::Deserialize<'de> for $name<'a> {
+            fn deserialize<D: $crate::serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                struct Members<'a>(std::marker::PhantomData<&'a ()>);
+                impl<'de: 'a, 'a> $crate::serde::de::Visitor<'de> for Members<'a> {
+                    type Value = $name<'a>;
+
+                    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                        f.write_str("a JSON object")
+                    }
+
+                    fn visit_map<A: $crate::serde::de::MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                        #[expect(non_camel_case_types, reason = "they are called as the members are")]
+                        enum Member {
+                            $($member,)+
+                        }
+                        const NAMES: &[(&str, Member)] = &[$((stringify!($member), Member::$member)),+];
+                        let mut found = $name::default();
+                        while let Some(member) = map.next_key_seed($crate::kit::lenient::Named(NAMES))? {
+                            match member {
+                                $(Some(Member::$member) => found.$member = map.next_value()?,)+
+                                None => {
+                                    map.next_value::<$crate::serde::de::IgnoredAny>()?;
+                                }
+                            }
+                        }
+                        Ok(found)
+                    }
+                }
+                deserializer.deserialize_map(Members(std::marker::PhantomData))
+            }
+        }
+    };
+}
+/// A struct of the members of these names, read in one pass: the last one of a name counts, `null` is absent, others
+/// are skipped. Reading fails for a value of another type, and for what is no object; see [`members`] for that.
+#[doc(inline)]
+pub use crate::lenient_object as object;
+
+/// Finds a key among names, and what stands for it. Keys are read as bytes, since one with a lone surrogate is no `str`.
+pub struct Named<'n, T>(pub &'n [(&'n str, T)]);
+
+impl<'de, 'n, T> DeserializeSeed<'de> for Named<'n, T> {
+    type Value = Option<&'n T>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_bytes(self)
     }
 }
 
-impl Visitor<'_> for Position<'_> {
-    type Value = Option<usize>;
+impl<'n, T> Visitor<'_> for Named<'n, T> {
+    type Value = Option<&'n T>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a member name")
     }
 
     fn visit_bytes<E: serde::de::Error>(self, key: &[u8]) -> Result<Self::Value, E> {
-        Ok(self.0.iter().position(|name| name.as_bytes() == key))
+        Ok(self.0.iter().find(|(name, _)| name.as_bytes() == key).map(|(_, member)| member))
     }
 
     fn visit_str<E: serde::de::Error>(self, key: &str) -> Result<Self::Value, E> {
@@ -84,7 +137,8 @@ impl Visitor<'_> for Position<'_> {
 
 /// A string, with lone surrogates as U+FFFD.
 pub fn string(value: &RawValue) -> Option<String> {
-    json::from_str(value.get()).ok()
+    // The error that is made for another type would cost more than the reading.
+    is_string(value).then(|| json::from_str(value.get()).ok())?
 }
 
 /// A string that is not empty.
@@ -95,7 +149,7 @@ pub fn filled(value: Option<&RawValue>) -> Option<String> {
 /// A count: a number, or a string that holds one. Fractions are cut; negative numbers are absent.
 pub fn count(value: Option<&RawValue>) -> Option<u64> {
     let value = value?;
-    let text = string(value).unwrap_or_else(|| value.get().to_owned());
+    let text = if is_string(value) { Cow::Owned(string(value)?) } else { Cow::Borrowed(value.get()) };
     let text = text.trim();
     if let Ok(number) = text.parse::<u64>() {
         return Some(number);
@@ -107,7 +161,13 @@ pub fn count(value: Option<&RawValue>) -> Option<u64> {
 
 /// The elements of an array; none for any other value.
 pub fn elements(value: Option<&RawValue>) -> Vec<&RawValue> {
-    value.and_then(|value| serde_json::from_str(value.get()).ok()).unwrap_or_default()
+    let array = value.filter(|value| value.get().starts_with('['));
+    array.and_then(|array| serde_json::from_str(array.get()).ok()).unwrap_or_default()
+}
+
+/// True for the JSON text of this string, written without escapes.
+pub fn is_plainly(value: &RawValue, text: &str) -> bool {
+    value.get().strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) == Some(text) && !text.contains('\\')
 }
 
 /// True for a JSON object.

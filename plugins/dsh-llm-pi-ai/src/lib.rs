@@ -16,6 +16,7 @@ mod envelope;
 mod google;
 mod mistral;
 mod presets;
+mod repeat;
 mod request;
 mod responses;
 mod route;

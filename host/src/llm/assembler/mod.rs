@@ -169,6 +169,11 @@ impl BlockAssembler {
     /// The block of an index, started now if it is new.
     fn at(&mut self, index: u32, block_type: BlockType) -> &mut Emitted {
         let Self { blocks, places, .. } = self;
+        // Most deltas are for the block that began last.
+        if blocks.last().is_some_and(|last| last.index == index) {
+            let last = blocks.len() - 1;
+            return &mut blocks[last];
+        }
         let position = *places.entry(index).or_insert_with(|| {
             let block = match block_type {
                 BlockType::Text => Block::Text(String::new()),

@@ -10,7 +10,8 @@ use dsh_plugin_api::{Chunks, Slot};
 use serde_json::value::RawValue;
 
 use super::details::{Details, detail_text};
-use super::replay::{REASONING_FIELDS, call_entry, reasoning_entry, text_entry};
+use super::event::{Call, Delta, Function};
+use super::replay::{call_entry, reasoning_entry, text_entry};
 use crate::envelope::ResponseFacts;
 use dsh_plugin_api::kit::lenient::{count, elements, filled, is_object_text, is_string, members_of};
 use dsh_plugin_api::kit::streaming::{flush, made_up_id, says_something};
@@ -43,17 +44,47 @@ struct CallPlaces {
 enum Part {
     Text { slot: Slot, joiner: Joiner },
     Reasoning { slot: Slot, joiner: Joiner, field: Option<&'static str>, details: Details },
-    Call(Call),
+    Call(StreamedCall),
 }
 
 #[derive(Debug)]
-struct Call {
+struct StreamedCall {
     /// None until the name is known: a call without a name is no block.
     slot: Option<Slot>,
     id: String,
     name: String,
     arguments: String,
     joiner: Joiner,
+}
+
+/// Where a part stands among the parts of an answer.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Place(usize);
+
+/// All that a delta did: it added a string to a part.
+#[derive(Debug)]
+pub(super) struct Added<'a> {
+    /// The part.
+    pub place: Place,
+    /// The JSON text of the string, as it stands in the event.
+    pub string: &'a RawValue,
+}
+
+/// What a delta did so far.
+enum Done<'a> {
+    Nothing,
+    Added(Added<'a>),
+    /// Anything else, or several things.
+    More,
+}
+
+impl<'a> Done<'a> {
+    fn add(&mut self, place: Place, string: &'a RawValue) {
+        *self = match self {
+            Self::Nothing => Self::Added(Added { place, string }),
+            Self::Added(_) | Self::More => Self::More,
+        };
+    }
 }
 
 /// What the wire calls a call by.
@@ -69,7 +100,7 @@ enum Key {
 impl Blocks {
     /// True when a block was started.
     pub fn any_started(&self) -> bool {
-        self.blocks.iter().any(|part| !matches!(part, Part::Call(Call { slot: None, .. })))
+        self.blocks.iter().any(|part| !matches!(part, Part::Call(StreamedCall { slot: None, .. })))
     }
 
     /// True when there is text that is not blank.
@@ -87,47 +118,79 @@ impl Blocks {
         self.calls().any(|call| call.slot.is_none())
     }
 
-    fn calls(&self) -> impl Iterator<Item = &Call> {
+    fn calls(&self) -> impl Iterator<Item = &StreamedCall> {
         self.blocks.iter().filter_map(|part| if let Part::Call(call) = part { Some(call) } else { None })
     }
 
-    /// Takes a `delta`, or the `message` of a whole answer.
-    pub fn delta(&mut self, delta: &RawValue, facts: &ResponseFacts, out: &mut Chunks) {
-        let [first, second, third] = REASONING_FIELDS;
-        let names = [first, second, third, "reasoning_details", "content", "refusal", "tool_calls", "function_call"];
-        let Some([first, second, third, details, content, refusal, calls, legacy]) = members_of(delta, names) else {
-            return;
-        };
-        let fields = REASONING_FIELDS.into_iter().zip([first, second, third]);
+    /// Takes a `delta`, or the `message` of a whole answer. When all it does is to add one string to a part, and it would
+    /// do no more if it came again with another, it says so.
+    pub fn delta<'a>(&mut self, delta: &Delta<'a>, facts: &ResponseFacts, out: &mut Chunks) -> Option<Added<'a>> {
+        let Delta { reasoning_details, content, refusal, tool_calls, function_call, .. } = delta;
+        let mut done = Done::Nothing;
+        let fields = delta.reasoning().into_iter();
         let text = fields.filter_map(|(field, value)| Some((field, value?))).find(|(_, value)| says_something(value));
         if let Some((field, value)) = text {
-            self.reasoning(Some(field), value.get(), out);
+            done.add(self.reasoning(Some(field), value, out), value);
         }
-        for detail in elements(details) {
+        for detail in elements(*reasoning_details) {
             self.detail(detail, text.is_some(), out);
+            done = Done::More;
         }
-        for part in content_parts(content) {
+        for part in content_parts(*content) {
             match part {
-                ContentPart::Text(text) => self.text(text, out),
+                ContentPart::Text(text) => done.add(self.text(text, out), text),
                 ContentPart::Thinking(_) if text.is_some() => {}
-                ContentPart::Thinking(thought) => self.reasoning(None, thought.get(), out),
+                ContentPart::Thinking(thought) => done.add(self.reasoning(None, thought, out), thought),
             }
         }
         if let Some(refusal) = refusal.filter(|value| says_something(value)) {
-            self.text(refusal, out);
+            done.add(self.text(refusal, out), refusal);
         }
-        for call in elements(calls) {
-            if let Some([index, id, function]) = members_of(call, ["index", "id", "function"]) {
-                let key = count(index).map_or(Key::None, Key::Index);
-                self.call(key, filled(id).unwrap_or_default(), function, facts, out);
+        for Call { index, id, function } in tool_calls.iter().flatten() {
+            let key = count(*index).map_or(Key::None, Key::Index);
+            let id = filled(*id).unwrap_or_default();
+            let nothing = Function::default();
+            let function = function.as_ref().unwrap_or(&nothing);
+            let adds_arguments = id.is_empty() && filled(function.name).is_none();
+            let place = self.call(key, id, function, facts, out);
+            match function.arguments.filter(|_| adds_arguments) {
+                Some(arguments) if says_something(arguments) => done.add(place, arguments),
+                _ => done = Done::More,
             }
         }
-        if legacy.is_some() {
-            self.call(Key::Legacy, String::new(), legacy, facts, out);
+        if let Some(function) = function_call {
+            self.call(Key::Legacy, String::new(), function, facts, out);
+            done = Done::More;
+        }
+        match done {
+            Done::Added(added) => Some(added),
+            Done::Nothing | Done::More => None,
         }
     }
 
-    fn text(&mut self, value: &RawValue, out: &mut Chunks) {
+    /// Adds text to a part that [`Blocks::delta`] has added to last. False when that cannot be done so simply: then
+    /// nothing was done.
+    pub fn append(&mut self, Place(place): Place, text: &str, out: &mut Chunks) -> bool {
+        match self.blocks.get_mut(place) {
+            Some(Part::Text { slot, joiner }) if !joiner.holds_half() => {
+                out.delta(*slot, text);
+                self.has_text |= !text.trim().is_empty();
+                true
+            }
+            Some(Part::Reasoning { slot, joiner, .. }) if !joiner.holds_half() => {
+                out.delta(*slot, text);
+                true
+            }
+            Some(Part::Call(StreamedCall { slot: Some(slot), arguments, joiner, .. })) if !joiner.holds_half() => {
+                arguments.push_str(text);
+                out.delta(*slot, text);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn text(&mut self, value: &RawValue, out: &mut Chunks) -> Place {
         if !matches!(self.open_part(), Some(Part::Text { .. })) {
             self.close_open(out);
             self.begin(Part::Text { slot: out.start_text(), joiner: Joiner::default() });
@@ -137,15 +200,22 @@ impl Blocks {
             out.delta(*slot, &text);
             self.has_text |= !text.trim().is_empty();
         }
+        self.open_place()
     }
 
-    /// `json_string` is the JSON text of a string.
-    fn reasoning(&mut self, field: Option<&'static str>, json_string: &str, out: &mut Chunks) {
+    /// `string` is a JSON string.
+    fn reasoning(&mut self, field: Option<&'static str>, string: &RawValue, out: &mut Chunks) -> Place {
         self.open_reasoning(out);
         if let Some(Part::Reasoning { slot, joiner, field: known, .. }) = self.open_part() {
             *known = known.or(field);
-            out.delta(*slot, &joiner.push(json_string));
+            out.delta(*slot, &joiner.push(string.get()));
         }
+        self.open_place()
+    }
+
+    /// Where the open part stands; what this gives without one is not asked for.
+    fn open_place(&self) -> Place {
+        Place(self.open.unwrap_or_default())
     }
 
     fn open_reasoning(&mut self, out: &mut Chunks) {
@@ -159,7 +229,7 @@ impl Blocks {
     /// A reasoning detail. One with text belongs to the reasoning of its place in the stream; one without may come
     /// late and belongs to the reasoning before it, or to the call that it names.
     fn detail(&mut self, detail: &RawValue, text_is_known: bool, out: &mut Chunks) {
-        let Ok(object) = serde_json::from_str::<Object>(&replace_odd_keys(detail)) else { return };
+        let Some(object) = detail_object(detail) else { return };
         let place = self.details_seen;
         self.details_seen += 1;
         if let Some(call) = Details::call_of(&object) {
@@ -169,7 +239,7 @@ impl Blocks {
             if text_is_known {
                 self.open_reasoning(out);
             } else {
-                self.reasoning(None, text.get(), out);
+                self.reasoning(None, text, out);
             }
         } else if self.last_reasoning.is_none() {
             self.open_reasoning(out);
@@ -190,10 +260,16 @@ impl Blocks {
         }
     }
 
-    fn call(&mut self, key: Key, id: String, function: Option<&RawValue>, facts: &ResponseFacts, out: &mut Chunks) {
-        let [name, arguments] = function.and_then(|value| members_of(value, ["name", "arguments"])).unwrap_or_default();
-        let name = filled(name).unwrap_or_default();
-        let arguments = arguments.map(RawValue::get).unwrap_or_default();
+    fn call(
+        &mut self,
+        key: Key,
+        id: String,
+        function: &Function<'_>,
+        facts: &ResponseFacts,
+        out: &mut Chunks,
+    ) -> Place {
+        let name = filled(function.name).unwrap_or_default();
+        let arguments = function.arguments.map(RawValue::get).unwrap_or_default();
         let place = self.place_of(key, &id, &name, arguments).unwrap_or_else(|| {
             self.close_open(out);
             let id =
@@ -203,12 +279,17 @@ impl Blocks {
             self.calls.last = Some(place);
             self.calls.by_key.insert(key, place);
             self.calls.by_id.insert(id.clone(), place);
-            let call =
-                Call { slot: None, id, name: String::new(), arguments: String::new(), joiner: Joiner::default() };
+            let call = StreamedCall {
+                slot: None,
+                id,
+                name: String::new(),
+                arguments: String::new(),
+                joiner: Joiner::default(),
+            };
             self.blocks.push(Part::Call(call));
             place
         });
-        let Some(Part::Call(call)) = self.blocks.get_mut(place) else { return };
+        let Some(Part::Call(call)) = self.blocks.get_mut(place) else { return Place(place) };
         if !id.is_empty() && id != call.id {
             self.calls.by_id.insert(id.clone(), place);
             call.id = id;
@@ -237,6 +318,7 @@ impl Blocks {
             }
             None => {}
         }
+        Place(place)
     }
 
     /// The call that a delta continues: by index, else by id, else the last one. A delta that names a tool begins a
@@ -301,7 +383,7 @@ impl Blocks {
                 flush(*slot, joiner, out);
                 out.end(*slot, Some(reasoning_entry(*field, details.list())));
             }
-            Some(Part::Call(Call { slot: Some(slot), id, joiner, .. })) => {
+            Some(Part::Call(StreamedCall { slot: Some(slot), id, joiner, .. })) => {
                 flush(*slot, joiner, out);
                 let details: Vec<_> = self.for_calls.get(id).into_iter().flatten().map(|(_, detail)| detail).collect();
                 let entry = call_entry(&details);
@@ -311,7 +393,7 @@ impl Blocks {
                     out.set_entry(*slot, entry);
                 }
             }
-            Some(Part::Call(Call { slot: None, .. })) | None => {}
+            Some(Part::Call(StreamedCall { slot: None, .. })) | None => {}
         }
     }
 
@@ -362,9 +444,7 @@ fn content_parts(content: Option<&RawValue>) -> Vec<ContentPart<'_>> {
 }
 
 /// A detail is kept as it was written; only keys with half a surrogate pair cannot be.
-fn replace_odd_keys(detail: &RawValue) -> std::borrow::Cow<'_, str> {
-    if serde_json::from_str::<Object>(detail.get()).is_ok() {
-        return detail.get().into();
-    }
-    replace_lone_surrogates(detail.get())
+fn detail_object(detail: &RawValue) -> Option<Object> {
+    let as_written = serde_json::from_str(detail.get());
+    as_written.or_else(|_| serde_json::from_str(&replace_lone_surrogates(detail.get()))).ok()
 }

@@ -10,13 +10,15 @@ use dsh_plugin_api::vocab::{Failure, FailureCode, FinishReason, Target, Usage};
 use dsh_plugin_api::{Chunks, StreamEnd};
 use serde_json::value::RawValue;
 
-use super::blocks::Blocks;
+use super::blocks::{Added, Blocks, Place};
+use super::event::{Choice, Event, First};
 use crate::config::ApiName;
 use crate::envelope::{ResponseFacts, StopReason};
+use crate::repeat::Repeat;
 use dsh_plugin_api::kit::body::Answer as _;
 use dsh_plugin_api::kit::errors;
 use dsh_plugin_api::kit::head::{HeadFacts, excerpt};
-use dsh_plugin_api::kit::lenient::{count, elements, filled, is_object, members, members_of, repaired};
+use dsh_plugin_api::kit::lenient::{count, elements, filled, is_object, is_plainly, members_of, repaired};
 
 /// Longest excerpt of an answer in a message, in characters.
 const EXCERPT_LIMIT: usize = 300;
@@ -27,8 +29,16 @@ pub(crate) type Decoder = dsh_plugin_api::kit::body::BodyDecoder<Answer>;
 /// A decoder for a response to a request of this target. `asks_usage`: the request asked for usage in the stream.
 pub(super) fn decoder(head: HeadFacts, target: &Target, asks_usage: bool) -> Decoder {
     let facts = ResponseFacts::new(ApiName::OpenaiCompletions, target.clone());
-    let blocks = Blocks::default();
-    Decoder::new(Answer { head, facts, asks_usage, blocks, ended: None, usage_at_end: false })
+    Decoder::new(Answer {
+        head,
+        facts,
+        asks_usage,
+        blocks: Blocks::default(),
+        ended: None,
+        usage_at_end: false,
+        repeat: Repeat::default(),
+        repeated: Place::default(),
+    })
 }
 
 /// How the provider says that the answer ended.
@@ -74,6 +84,9 @@ pub(crate) struct Answer {
     ended: Option<Ended>,
     /// Usage came with the finish reason or after it.
     usage_at_end: bool,
+    repeat: Repeat,
+    /// The part that an event adds to which repeats the last one.
+    repeated: Place,
 }
 
 impl dsh_plugin_api::kit::body::Answer for Answer {
@@ -88,7 +101,10 @@ impl dsh_plugin_api::kit::body::Answer for Answer {
         match event.data.trim() {
             "" => {}
             "[DONE]" => self.terminal_mark(out),
-            data => self.object(data, &event.name, out),
+            data => match self.repeat.string(data) {
+                Some(text) if self.blocks.append(self.repeated, &text, out) => {}
+                _ => self.object(data, &event.name, out),
+            },
         }
     }
 
@@ -143,15 +159,16 @@ impl dsh_plugin_api::kit::body::Answer for Answer {
 impl Answer {
     /// One object of the wire: a chunk of a stream, or the whole answer.
     fn object(&mut self, data: &str, event: &str, out: &mut Chunks) {
-        let names = ["error", "id", "model", "usage", "choices"];
-        let Ok(found) = members(data, names) else {
+        self.repeat.forget();
+        let Ok(found) = Event::read(data) else {
             return match repaired(data) {
                 Some(repaired) => self.object(&repaired, event, out),
                 None if event == "error" => self.fail(errors::unreadable(&self.head, data), out),
                 None => self.fail(errors::malformed(&self.head, data), out),
             };
         };
-        let Some([error, id, model, usage, choices]) = found else { return };
+        let Some(Event { error, id, model, usage, choices }) = found else { return };
+        let is_plain = error.is_none() && choices.is_some();
         if (error.is_some() || choices.is_none())
             && let Ok(value) = serde_json::from_str::<&RawValue>(data)
             && let Some(error) = errors::error_of(value, error, event)
@@ -162,24 +179,35 @@ impl Answer {
             self.facts.response_id = filled(id);
         }
         if self.facts.response_model.is_none() {
-            self.facts.response_model = filled(model).filter(|model| *model != self.facts.target.model);
+            let asked = &self.facts.target.model;
+            let other = model.filter(|model| !is_plainly(model, asked));
+            self.facts.response_model = filled(other).filter(|model| model != asked);
         }
         let mut got_usage = self.usage(usage, out);
-        let choice = elements(choices).into_iter().next();
-        if let Some([choice_usage, error, delta, message, reason]) =
-            choice.and_then(|choice| members_of(choice, ["usage", "error", "delta", "message", "finish_reason"]))
-        {
+        let choice = choices.and_then(|First(choice)| choice);
+        let mut added = None;
+        if let Some(Choice { usage: choice_usage, error, delta, message, finish_reason }) = choice {
             if let Some(error) = error.filter(|error| is_object(error)) {
                 return self.fail(errors::in_stream(&self.head, error), out);
             }
             got_usage |= !got_usage && self.usage(choice_usage, out);
-            // Beside or after deltas a `message` only repeats what they said.
-            if let Some(delta) = delta.or(message.filter(|_| !self.blocks.any_started())) {
-                self.blocks.delta(delta, &self.facts, out);
+            if let Some(delta) = delta {
+                added = self.blocks.delta(&delta, &self.facts, out);
+            } else if let Some(message) = message.filter(|_| !self.blocks.any_started()) {
+                // Beside or after deltas a `message` only repeats what they said.
+                self.blocks.delta(&message, &self.facts, out);
             }
-            if let Some(reason) = filled(reason) {
+            if let Some(reason) = filled(finish_reason) {
                 self.end_with(Ended::of(reason), out);
             }
+        }
+        match added {
+            // What it says of the response as a whole is known by now.
+            Some(Added { place, string }) if is_plain && !got_usage && self.ended.is_none() => {
+                self.repeat.learn(data, string.get());
+                self.repeated = place;
+            }
+            _ => {}
         }
         if self.ended.is_some() {
             self.usage_at_end |= got_usage;
@@ -287,3 +315,6 @@ impl Answer {
         out.fail(failure, self.partial_half());
     }
 }
+
+#[cfg(test)]
+mod tests;

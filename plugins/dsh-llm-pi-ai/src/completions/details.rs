@@ -3,10 +3,10 @@
 //! A detail may come in fragments with the same type, index and id; their texts and opaque values are joined byte for
 //! byte, and the whole list goes back as it came.
 
-use dsh_plugin_api::json::{Object, Raw};
+use dsh_plugin_api::json::Object;
 use serde_json::value::RawValue;
 
-use dsh_plugin_api::kit::lenient::{is_string, members_of};
+use dsh_plugin_api::kit::lenient::{filled, is_plainly, is_string, members_of, string};
 
 /// The details of one reasoning block in the order in which they came, fragments joined.
 #[derive(Debug, Default)]
@@ -14,6 +14,9 @@ pub(super) struct Details {
     list: Vec<Object>,
     /// The place of each among all details of the answer.
     places: Vec<usize>,
+    /// Members of the last detail that were joined of several fragments: the JSON text of each without its closing
+    /// quote. They replace those in the list at the end, since a long text comes in many fragments.
+    growing: Vec<(&'static str, String)>,
 }
 
 /// Members whose fragments are joined.
@@ -23,8 +26,9 @@ impl Details {
     /// Adds a detail, or joins it to the fragment before it.
     pub fn push(&mut self, place: usize, detail: Object) {
         match self.list.last_mut() {
-            Some(last) if continues(last, &detail) => join(last, &detail),
+            Some(last) if continues(last, &detail) => join(last, &mut self.growing, &detail),
             _ => {
+                self.settle();
                 self.list.push(detail);
                 self.places.push(place);
             }
@@ -33,6 +37,7 @@ impl Details {
 
     /// Adds details that were held back, each where it came: a router refuses a list in another order.
     pub fn put_back(&mut self, held_back: Vec<(usize, Object)>) {
+        self.settle();
         let known = std::mem::take(self);
         let mut all: Vec<_> = known.places.into_iter().zip(known.list).chain(held_back).collect();
         all.sort_by_key(|(place, _)| *place);
@@ -42,16 +47,29 @@ impl Details {
     }
 
     /// The details in order.
-    pub fn list(&self) -> &[Object] {
+    pub fn list(&mut self) -> &[Object] {
+        self.settle();
         &self.list
+    }
+
+    fn settle(&mut self) {
+        for (name, open) in self.growing.drain(..) {
+            if let (Some(last), Ok(whole)) = (self.list.last_mut(), RawValue::from_string(open + "\"")) {
+                last.set(name, whole);
+            }
+        }
     }
 
     /// The id of the tool call that an encrypted detail names.
     pub fn call_of(detail: &Object) -> Option<String> {
-        let encrypted =
-            detail.get_str("type").as_deref() == Some("reasoning.encrypted") && detail.get("data").is_some();
-        detail.get_str("id").filter(|id| encrypted && !id.is_empty())
+        let encrypted = is_encrypted(detail) && detail.get("data").is_some();
+        detail.get("id").filter(|_| encrypted).and_then(|id| filled(Some(id)))
     }
+}
+
+fn is_encrypted(detail: &Object) -> bool {
+    const ENCRYPTED: &str = "reasoning.encrypted";
+    detail.get("type").is_some_and(|kind| is_plainly(kind, ENCRYPTED) || string(kind).as_deref() == Some(ENCRYPTED))
 }
 
 /// True for a fragment of the same detail: same type, same index, and no other id. Without an index only readable
@@ -59,33 +77,29 @@ impl Details {
 fn continues(last: &Object, next: &Object) -> bool {
     let same = |key: &str| last.get(key).map(RawValue::get) == next.get(key).map(RawValue::get);
     let id_fits = next.get("id").is_none_or(|id| id.get() == "null") || same("id");
-    let encrypted = next.get_str("type").as_deref() == Some("reasoning.encrypted");
-    same("type") && same("index") && id_fits && (next.get("index").is_some() || !encrypted)
+    same("type") && same("index") && id_fits && (next.get("index").is_some() || !is_encrypted(next))
 }
 
-fn join(last: &mut Object, next: &Object) {
+fn join(last: &mut Object, growing: &mut Vec<(&'static str, String)>, next: &Object) {
     for (name, value) in next.iter() {
-        let joined = match last.get(name) {
-            Some(known) if JOINED.contains(&name) => concatenated(known, value),
-            _ if value.get() == "null" => None,
-            _ => Some(value.to_owned()),
-        };
-        if let Some(joined) = joined {
-            last.set(name, joined);
+        let joined = JOINED.into_iter().find(|joined| *joined == name);
+        match (joined, last.get(name)) {
+            // A value that is no string gives way to one that is.
+            (Some(joined), Some(known)) if is_string(known) => append(growing, joined, known, value),
+            (Some(_), Some(_)) if !is_string(value) => {}
+            _ if value.get() == "null" => {}
+            _ => last.set(name, value.to_owned()),
         }
     }
 }
 
-/// Two JSON strings as one, escapes untouched, so that the halves of a surrogate pair meet again. A value that is no
-/// string gives way to one that is.
-fn concatenated(first: &RawValue, second: &RawValue) -> Option<Raw> {
-    if !is_string(second) {
-        return None;
+/// Two JSON strings as one, escapes untouched, so that the halves of a surrogate pair meet again.
+fn append(growing: &mut Vec<(&'static str, String)>, name: &'static str, known: &RawValue, value: &RawValue) {
+    let Some(more) = value.get().strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) else { return };
+    match growing.iter_mut().find(|(grown, _)| *grown == name) {
+        Some((_, open)) => open.push_str(more),
+        None => growing.push((name, format!("{}{more}", known.get().strip_suffix('"').unwrap_or_default()))),
     }
-    let Some(start) = first.get().strip_suffix('"').filter(|_| is_string(first)) else {
-        return Some(second.to_owned());
-    };
-    RawValue::from_string(format!("{start}{}", second.get().get(1..)?)).ok()
 }
 
 /// The readable reasoning of a detail, as the JSON text of a string.

@@ -1,6 +1,6 @@
 //! The wire `openai-completions`: OpenAI's Chat Completions and the many servers that speak it.
 //!
-//! `encode` makes the request from `messages`, `decode` reads the response into `blocks`, `replay` is the metadata that
+//! `encode` makes the request from `messages`, `decode` reads the response (`event` one event of it) into `blocks`, `replay` is the metadata that
 //! a message carries; `dialect` is what a server does in its own way.
 
 mod blocks;
@@ -8,6 +8,7 @@ mod decode;
 mod details;
 mod dialect;
 mod encode;
+mod event;
 mod messages;
 mod replay;
 #[cfg(test)]
