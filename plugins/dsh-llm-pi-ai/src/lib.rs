@@ -10,6 +10,7 @@ pub mod config;
 
 mod anthropic;
 mod body;
+mod cache;
 mod completions;
 mod effort;
 mod endpoint;

@@ -12,3 +12,5 @@ pub(crate) const TOOL_IMAGES: &str = "Attached image(s) from tool result:";
 pub(crate) const SEE_IMAGE: &str = "(see attached image)";
 /// The text of a tool result without content.
 pub(crate) const NO_OUTPUT: &str = "(no tool output)";
+/// Stands where a wire wants the user to speak first.
+pub(crate) const CONVERSATION_GOES_ON: &str = "(continuing the conversation)";
