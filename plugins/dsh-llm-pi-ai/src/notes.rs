@@ -14,3 +14,5 @@ pub(crate) const SEE_IMAGE: &str = "(see attached image)";
 pub(crate) const NO_OUTPUT: &str = "(no tool output)";
 /// Stands where a wire wants the user to speak first.
 pub(crate) const CONVERSATION_GOES_ON: &str = "(continuing the conversation)";
+/// An image of a type that the provider refuses.
+pub(crate) const IMAGE_FORMAT: &str = "(image omitted: the provider takes no images of its type)";
