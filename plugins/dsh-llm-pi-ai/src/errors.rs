@@ -65,10 +65,12 @@ const CONTEXT_PHRASES: [&str; 17] = [
     "prompt exceeds max length",
     "prompt token count",
 ];
-const KEY_NAMES: [&str; 5] = ["invalid_api_key", "authentication", "permission_error", "unauthorized", "unauthenticated"];
+const KEY_NAMES: [&str; 5] =
+    ["invalid_api_key", "authentication", "permission_error", "unauthorized", "unauthenticated"];
 const KEY_PHRASES: [&str; 2] = ["api key not valid", "incorrect api key"];
 const FILTER_NAMES: [&str; 3] = ["content_filter", "content_policy_violation", "responsibleaipolicyviolation"];
-const REQUEST_NAMES: [&str; 5] = ["invalid_request", "bad_request", "invalid_argument", "not_found", "request_too_large"];
+const REQUEST_NAMES: [&str; 5] =
+    ["invalid_request", "bad_request", "invalid_argument", "not_found", "request_too_large"];
 
 /// What an error object says of itself.
 #[derive(Debug, Default)]

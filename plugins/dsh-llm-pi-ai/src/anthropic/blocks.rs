@@ -28,11 +28,25 @@ pub(super) struct Blocks {
 
 #[derive(Debug)]
 enum Part {
-    Text { slot: Slot, joiner: Joiner },
-    Thinking { slot: Slot, joiner: Joiner, signature: String },
-    Redacted { slot: Slot, data: String },
+    Text {
+        slot: Slot,
+        joiner: Joiner,
+    },
+    Thinking {
+        slot: Slot,
+        joiner: Joiner,
+        signature: String,
+    },
+    Redacted {
+        slot: Slot,
+        data: String,
+    },
     /// `input` came with the start; it stands for arguments that never stream.
-    Call { slot: Slot, joiner: Joiner, input: Option<String> },
+    Call {
+        slot: Slot,
+        joiner: Joiner,
+        input: Option<String>,
+    },
     /// Of a kind that is not shown.
     Skipped,
 }
@@ -147,7 +161,8 @@ impl Blocks {
         let slot = out.start_tool_call(&id, &name);
         out.delta(slot, "");
         self.calls += 1;
-        let input = input.filter(|input| is_object(input)).map(|input| replace_lone_surrogates(input.get()).into_owned());
+        let input =
+            input.filter(|input| is_object(input)).map(|input| replace_lone_surrogates(input.get()).into_owned());
         self.begin(index, Part::Call { slot, joiner: Joiner::default(), input });
     }
 

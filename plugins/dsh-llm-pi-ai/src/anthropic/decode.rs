@@ -190,7 +190,8 @@ impl Answer {
         let index = count(index);
         match kind.as_str() {
             "message_start" => {
-                if let Some([id, model, usage]) = message.and_then(|value| members_of(value, ["id", "model", "usage"])) {
+                if let Some([id, model, usage]) = message.and_then(|value| members_of(value, ["id", "model", "usage"]))
+                {
                     self.identify(id, model);
                     self.usage(usage, out);
                 }

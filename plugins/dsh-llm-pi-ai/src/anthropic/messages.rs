@@ -144,7 +144,8 @@ impl WireBlock {
                 out.set("id", raw(id));
                 out.set("name", raw(name));
                 // Goes out as it was written: big integers, the order of keys and keys that repeat stay.
-                let input = serde_json::from_str::<&RawValue>(input).map_or_else(|_| raw(&json!({})), ToOwned::to_owned);
+                let input =
+                    serde_json::from_str::<&RawValue>(input).map_or_else(|_| raw(&json!({})), ToOwned::to_owned);
                 out.set("input", input);
             }
             Self::Result { id, content, is_error } => {

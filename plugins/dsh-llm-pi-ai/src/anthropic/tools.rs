@@ -82,7 +82,10 @@ mod tests {
                 json!({"properties": {"p": p}, "required": ["p"]}),
                 json!({"type": "object", "properties": {"p": p}, "required": ["p"]}),
             ),
-            (json!({"type": ["object", "null"], "title": "t"}), json!({"type": "object", "properties": {}, "title": "t"})),
+            (
+                json!({"type": ["object", "null"], "title": "t"}),
+                json!({"type": "object", "properties": {}, "title": "t"}),
+            ),
             (
                 json!({"anyOf": [{"properties": {"p": p}, "required": ["p"]}, {"properties": {"q": p}}, {"$ref": "#/x"}]}),
                 json!({"type": "object", "properties": {"p": p, "q": p}}),
