@@ -2,6 +2,7 @@
 
 use dsh_plugin_api::Adapter;
 use dsh_plugin_api::vocab::{Exchange, HeaderValue, HttpRequest, Message, Repair, Request, Target};
+use proptest::prelude::*;
 
 use super::*;
 use crate::testing::{encode, target};
@@ -412,4 +413,65 @@ fn tools_are_offered_once_by_legal_names_and_never_as_an_empty_list() {
     );
     let sent = body(json!({}), json!({"supports_eager_tool_input_streaming": false}), &request);
     assert!(!sent["tools"].to_string().contains("eager_input_streaming"));
+}
+
+/// One answer of any origin with the results of its calls, and what the user says then.
+fn step() -> impl Strategy<Value = Vec<Value>> {
+    let block = prop_oneof![
+        ("[a-z]{0,3}", "[A-Z]{0,2}").prop_map(|(text, signed)| {
+            (json!({"type": "reasoning", "text": text}), json!({"type": "reasoning", "thinkingSignature": signed}))
+        }),
+        Just((
+            json!({"type": "reasoning", "text": "x"}),
+            json!({"type": "reasoning", "thinkingSignature": "D", "redacted": true})
+        )),
+        "[a-z \n]{0,3}".prop_map(|said| (text(&said), json!({"type": "text"}))),
+        "[a-c|é:]{1,3}|x{70}".prop_map(|id| (call(&id, "{}"), json!({"type": "tool-call"}))),
+    ];
+    (proptest::collection::vec(block, 0..4), any::<bool>(), any::<bool>(), "[a-z ]{0,3}").prop_map(
+        |(blocks, known, is_error, after)| {
+            let (content, entries): (Vec<_>, Vec<_>) = blocks.into_iter().unzip();
+            let mut list = vec![if known { native(json!(content), json!(entries)) } else { said(json!(content)) }];
+            for call in content.iter().filter(|block| block["type"] == "tool-call") {
+                list.push(result(call["id"].as_str().unwrap(), json!([image("image/png")]), is_error));
+            }
+            list.push(user(&after));
+            list
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn any_history_becomes_one_that_the_provider_takes(steps in proptest::collection::vec(step(), 0..5), thinks: bool) {
+        let mut request = json!({"messages": steps.concat()});
+        if thinks {
+            request["reasoningEffort"] = json!("low");
+        }
+        let sent = body(json!({}), json!({}), &request);
+        let list = sent["messages"].as_array().unwrap();
+        let mut seen = std::collections::BTreeSet::new();
+        let mut open: Vec<String> = Vec::new();
+        for (at, message) in list.iter().enumerate() {
+            prop_assert_eq!(&message["role"], if at % 2 == 0 { "user" } else { "assistant" });
+            let blocks = message["content"].as_array().unwrap();
+            let of = |kind: &str, id: &str| -> Vec<String> {
+                let these = blocks.iter().filter(|block| block["type"] == kind);
+                these.map(|block| block[id].as_str().unwrap().to_owned()).collect()
+            };
+            let (results, calls) = (of("tool_result", "tool_use_id"), of("tool_use", "id"));
+            prop_assert_eq!(&results, &open);
+            prop_assert!(blocks.iter().take(results.len()).all(|block| block["type"] == "tool_result"));
+            prop_assert!(of("text", "text").iter().all(|text| !text.trim().is_empty()));
+            prop_assert!(of("thinking", "signature").iter().all(|signed| !signed.is_empty()));
+            for id in &calls {
+                prop_assert!(id.len() <= 64 && id.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c)), "{}", id);
+                prop_assert!(seen.insert(id.clone()), "{} is used twice", id);
+            }
+            let last = blocks.last().unwrap()["type"].as_str().unwrap();
+            prop_assert!(!last.contains("thinking"));
+            open = calls;
+        }
+        prop_assert!(open.is_empty());
+    }
 }
