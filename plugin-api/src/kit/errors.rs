@@ -17,7 +17,7 @@ const EXCERPT_LIMIT: usize = 300;
 const DEEPEST_ERROR: usize = 8;
 
 /// Names under which providers report an empty account.
-const QUOTA_NAMES: [&str; 8] = [
+const QUOTA_NAMES: [&str; 9] = [
     "insufficient_quota",
     "quota_exceeded",
     "exceeded_current_quota",
@@ -26,14 +26,16 @@ const QUOTA_NAMES: [&str; 8] = [
     "billing_hard_limit",
     "billing_not_active",
     "payment_required",
+    "billing_error",
 ];
-const QUOTA_PHRASES: [&str; 6] = [
+const QUOTA_PHRASES: [&str; 7] = [
     "check your plan and billing",
     "exceeded your current quota",
     "insufficient balance",
     "insufficient credit",
     "insufficient quota",
     "requires more credits",
+    "credit balance is too low",
 ];
 const RATE_NAMES: [&str; 4] = ["rate_limit", "rate limit", "too_many_requests", "resource_exhausted"];
 const CONTEXT_NAMES: [&str; 5] = [
@@ -63,11 +65,12 @@ const CONTEXT_PHRASES: [&str; 17] = [
     "prompt token count",
 ];
 /// The last one is how a LiteLLM proxy without a database says that a key is not its own.
-const KEY_NAMES: [&str; 5] =
-    ["invalid_api_key", "authentication", "unauthorized", "unauthenticated", "no_db_connection"];
+const KEY_NAMES: [&str; 6] =
+    ["invalid_api_key", "authentication", "permission_error", "unauthorized", "unauthenticated", "no_db_connection"];
 const KEY_PHRASES: [&str; 2] = ["api key not valid", "incorrect api key"];
 const FILTER_NAMES: [&str; 3] = ["content_filter", "content_policy_violation", "responsibleaipolicyviolation"];
-const REQUEST_NAMES: [&str; 4] = ["invalid_request", "bad_request", "invalid_argument", "not_found"];
+const REQUEST_NAMES: [&str; 5] =
+    ["invalid_request", "bad_request", "invalid_argument", "not_found", "request_too_large"];
 
 /// What an error object says of itself.
 #[derive(Debug, Default)]

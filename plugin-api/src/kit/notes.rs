@@ -12,3 +12,7 @@ pub const TOOL_IMAGES: &str = "Attached image(s) from tool result:";
 pub const SEE_IMAGE: &str = "(see attached image)";
 /// The text of a tool result without content.
 pub const NO_OUTPUT: &str = "(no tool output)";
+/// Stands where a wire wants the user to speak first.
+pub const CONVERSATION_GOES_ON: &str = "(continuing the conversation)";
+/// An image of a type that the provider refuses.
+pub const IMAGE_FORMAT: &str = "(image omitted: the provider takes no images of its type)";

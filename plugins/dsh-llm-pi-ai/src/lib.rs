@@ -9,6 +9,7 @@
 pub mod config;
 
 mod anthropic;
+mod cache;
 mod completions;
 mod discovery;
 mod effort;
@@ -20,6 +21,8 @@ mod repeat;
 mod request;
 mod responses;
 mod route;
+#[cfg(test)]
+mod testing;
 mod turn;
 
 use std::collections::BTreeMap;

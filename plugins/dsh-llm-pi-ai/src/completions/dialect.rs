@@ -2,6 +2,7 @@
 //! name of its route or its host. An unknown server is taken for the provider that invented the wire, short of what
 //! only that provider has.
 
+use crate::cache::CacheControl;
 use crate::config::{
     CacheControlFormat, CacheRetention, MaxTokensField, Model, Provider, ReasoningField, ThinkingFormat,
 };
@@ -80,15 +81,6 @@ pub(super) struct Dialect {
     pub cache_control: Option<CacheControl>,
     /// `prompt_cache_retention: "24h"` is sent.
     pub long_retention: bool,
-}
-
-/// How a mark for the prompt cache looks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum CacheControl {
-    /// `{type: ephemeral}`
-    Short,
-    /// `{type: ephemeral, ttl: "1h"}`
-    Long,
 }
 
 impl Dialect {

@@ -5,10 +5,11 @@ use dsh_plugin_api::json::{Object, Raw, raw};
 use dsh_plugin_api::vocab::{Exchange, Failure, HttpRequest, Repair, Request, Target, Tool};
 use serde_json::json;
 
-use super::dialect::{CacheControl, Dialect};
+use super::dialect::Dialect;
 use super::messages::{History, Speaker, WireMessage};
 use super::replay::Turn;
 use super::thinking;
+use crate::cache::CacheControl;
 use crate::config::{Input, Model};
 use crate::effort;
 use crate::request::{bearer, offered, output_limit};

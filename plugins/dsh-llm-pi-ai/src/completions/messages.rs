@@ -5,20 +5,19 @@ use dsh_plugin_api::vocab::{Image, Repair, Role};
 use serde::Serialize;
 use serde_json::json;
 
-use super::dialect::{CacheControl, Dialect};
+use super::dialect::Dialect;
 use super::replay::{Call, Carrier, Part, Turn};
+use crate::cache::CacheControl;
 use crate::config::ReasoningField;
 use crate::request::{IMAGE_SIZE, arguments, size};
 use dsh_plugin_api::kit::ids::CallIds;
 use dsh_plugin_api::kit::names::legal_name;
 use dsh_plugin_api::kit::notes::{
-    IMAGE_OMITTED, IMAGE_UNAVAILABLE, NO_OUTPUT, SEE_IMAGE, TOOL_IMAGE_OMITTED, TOOL_IMAGES,
+    CONVERSATION_GOES_ON, IMAGE_OMITTED, IMAGE_UNAVAILABLE, NO_OUTPUT, SEE_IMAGE, TOOL_IMAGE_OMITTED, TOOL_IMAGES,
 };
 
 /// Stands where a dialect wants an assistant message between tool results and the user.
 const RESULTS_SEEN: &str = "I have processed the tool results.";
-/// Stands where a dialect wants the user to speak first.
-const CONVERSATION_GOES_ON: &str = "(continuing the conversation)";
 
 /// Who speaks on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -214,16 +213,6 @@ impl ContentPart {
                 json!({"type": "text", "text": text, "cache_control": cache.json()})
             }
             Self::Image(url) => json!({"type": "image_url", "image_url": {"url": url}}),
-        }
-    }
-}
-
-impl CacheControl {
-    /// The value of `cache_control`.
-    pub fn json(self) -> serde_json::Value {
-        match self {
-            Self::Short => json!({"type": "ephemeral"}),
-            Self::Long => json!({"type": "ephemeral", "ttl": "1h"}),
         }
     }
 }
