@@ -10,5 +10,7 @@ pub(crate) const IMAGE_UNAVAILABLE: &str = "(image omitted: its data is not avai
 pub(crate) const TOOL_IMAGES: &str = "Attached image(s) from tool result:";
 /// The text of a tool result that is images alone.
 pub(crate) const SEE_IMAGE: &str = "(see attached image)";
+/// Stands where a wire or a dialect wants the user to speak first.
+pub(crate) const CONVERSATION_GOES_ON: &str = "(continuing the conversation)";
 /// The text of a tool result without content.
 pub(crate) const NO_OUTPUT: &str = "(no tool output)";
