@@ -1,0 +1,1 @@
+//! The wire as a whole.
