@@ -27,6 +27,8 @@ mod request;
 mod responses;
 mod route;
 mod streaming;
+#[cfg(test)]
+mod testing;
 mod turn;
 
 use std::collections::BTreeMap;
