@@ -12,5 +12,7 @@ pub(crate) const TOOL_IMAGES: &str = "Attached image(s) from tool result:";
 pub(crate) const SEE_IMAGE: &str = "(see attached image)";
 /// Stands where a wire or a dialect wants the user to speak first.
 pub(crate) const CONVERSATION_GOES_ON: &str = "(continuing the conversation)";
+/// Stands where a wire or a dialect wants an assistant message between tool results and the user.
+pub(crate) const RESULTS_SEEN: &str = "I have processed the tool results.";
 /// The text of a tool result without content.
 pub(crate) const NO_OUTPUT: &str = "(no tool output)";

@@ -119,7 +119,9 @@ impl Blocks {
         for call in elements(calls) {
             if let Some([index, id, function]) = members_of(call, ["index", "id", "function"]) {
                 let key = count(index).map_or(Key::None, Key::Index);
-                self.call(key, filled(id).unwrap_or_default(), function, facts, out);
+                // Mistral spells a missing id "null".
+                let id = filled(id).filter(|id| id != "null").unwrap_or_default();
+                self.call(key, id, function, facts, out);
             }
         }
         if legacy.is_some() {
