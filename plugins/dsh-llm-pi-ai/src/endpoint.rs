@@ -69,6 +69,11 @@ impl Endpoint {
         format!("{}{}{path}?{query}{more}", self.origin, self.path)
     }
 
+    /// True when the path ends with these segments, given as `/…`.
+    pub fn path_ends_with(&self, segments: &str) -> bool {
+        self.path.ends_with(segments)
+    }
+
     /// True when the host is this domain or below it.
     pub fn is_at(&self, domain: &str) -> bool {
         self.host.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
