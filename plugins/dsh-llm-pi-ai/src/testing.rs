@@ -200,11 +200,11 @@ impl Decoded {
 
     /// `(id, name, arguments)` of every call.
     pub fn calls(&self) -> Vec<(&str, &str, &str)> {
-        let call = |block| match block {
-            &Block::ToolCall { ref id, ref name, ref arguments } => Some((&**id, &**name, &**arguments)),
+        let calls = self.blocks.iter().filter_map(|block| match block {
+            Block::ToolCall { id, name, arguments } => Some((&**id, &**name, &**arguments)),
             _ => None,
-        };
-        self.blocks.iter().filter_map(call).collect()
+        });
+        calls.collect()
     }
 
     /// The block entries of the envelope.

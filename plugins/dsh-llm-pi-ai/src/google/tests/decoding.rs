@@ -413,6 +413,22 @@ proptest! {
     }
 
     #[test]
+    fn a_damaged_stream_ends_once_and_the_same_in_any_split(
+        body in stream(),
+        damage in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 1..4),
+        split in 1usize..20,
+    ) {
+        let mut body = (body + &end("STOP")).into_bytes();
+        for (place, byte) in damage {
+            let place = place.index(body.len());
+            body[place] = byte;
+        }
+        let whole = gemini().decode_as((200, &[]), &body, usize::MAX, &StreamEnd::Complete);
+        let pieces = gemini().decode_as((200, &[]), &body, split, &StreamEnd::Complete);
+        prop_assert_eq!(whole.text(), pieces.text());
+    }
+
+    #[test]
     fn a_stream_that_lost_its_end_is_no_answer(count in 1usize..4, lost in 1usize..400, split in 1usize..20) {
         let body = text_stream(count);
         let last = end("STOP").len();
