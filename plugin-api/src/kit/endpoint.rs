@@ -62,6 +62,18 @@ impl Endpoint {
         format!("{}{}{path}{}", self.origin, self.path, self.query)
     }
 
+    /// The URL of a request path with a query of its own, given as `name=value`; the one of `base_url` follows it.
+    pub fn url_with(&self, path: &str, query: &str) -> String {
+        let more = self.query.strip_prefix('?').filter(|more| !more.is_empty());
+        let more = more.map(|more| format!("&{more}")).unwrap_or_default();
+        format!("{}{}{path}?{query}{more}", self.origin, self.path)
+    }
+
+    /// True when the path ends with these segments, given as `/…`.
+    pub fn path_ends_with(&self, segments: &str) -> bool {
+        self.path.ends_with(segments)
+    }
+
     /// True when the host is this domain or below it.
     pub fn is_at(&self, domain: &str) -> bool {
         self.host.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
@@ -83,6 +95,17 @@ mod tests {
         ] {
             let endpoint = Endpoint::parse(base).unwrap();
             assert_eq!((endpoint.url("/chat").as_str(), endpoint.origin.as_str()), (url, origin), "{base}");
+        }
+    }
+
+    #[test]
+    fn a_query_of_the_path_stands_before_that_of_the_base() {
+        for (base, url) in [
+            ("https://a.test/v1", "https://a.test/v1/x?alt=sse"),
+            ("https://a.test/v1?", "https://a.test/v1/x?alt=sse"),
+            ("https://a.test/v1?key=1", "https://a.test/v1/x?alt=sse&key=1"),
+        ] {
+            assert_eq!(Endpoint::parse(base).unwrap().url_with("/x", "alt=sse"), url, "{base}");
         }
     }
 

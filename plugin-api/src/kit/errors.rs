@@ -65,8 +65,15 @@ const CONTEXT_PHRASES: [&str; 17] = [
     "prompt token count",
 ];
 /// The last one is how a LiteLLM proxy without a database says that a key is not its own.
-const KEY_NAMES: [&str; 6] =
-    ["invalid_api_key", "authentication", "permission_error", "unauthorized", "unauthenticated", "no_db_connection"];
+const KEY_NAMES: [&str; 7] = [
+    "invalid_api_key",
+    "api_key_invalid",
+    "authentication",
+    "permission_error",
+    "unauthorized",
+    "unauthenticated",
+    "no_db_connection",
+];
 const KEY_PHRASES: [&str; 2] = ["api key not valid", "incorrect api key"];
 const FILTER_NAMES: [&str; 3] = ["content_filter", "content_policy_violation", "responsibleaipolicyviolation"];
 const REQUEST_NAMES: [&str; 5] =
@@ -76,12 +83,14 @@ const REQUEST_NAMES: [&str; 5] =
 #[derive(Debug, Default)]
 struct ErrorFacts {
     message: Option<String>,
-    /// `code`, `type` and `status`, in lower case, joined by spaces.
+    /// `code`, `type`, `status` and the reasons of `details`, in lower case, joined by spaces.
     names: String,
     /// A `code` or `status` that is an HTTP status.
     status: Option<u16>,
     request_id: Option<String>,
     retry_after_ms: Option<u64>,
+    /// A quota that is counted by the day.
+    of_the_day: bool,
 }
 
 impl ErrorFacts {
@@ -107,7 +116,7 @@ impl ErrorFacts {
         {
             return Self::read_to(inner, depth);
         }
-        let names = [code, kind, status].into_iter().flatten().filter_map(string);
+        let names = [code, kind, status].into_iter().flatten().filter_map(string).chain(reasons(details));
         let number = [code, status, status_code].into_iter().flatten().find_map(|value| {
             let text = string(value).unwrap_or_else(|| value.get().to_owned());
             text.parse::<u16>().ok().filter(|number| (400..600).contains(number))
@@ -118,7 +127,13 @@ impl ErrorFacts {
             status: number,
             request_id: filled(request_id),
             retry_after_ms: retry_delay(details),
+            of_the_day: details.is_some_and(|details| details.get().contains("PerDay")),
         }
+    }
+
+    /// True for a limit that is soon over by the provider's own word.
+    const fn is_short(&self) -> bool {
+        self.retry_after_ms.is_some() && !self.of_the_day
     }
 
     /// The class of the failure. `status` is that of the response, or of the error object inside a stream.
@@ -129,7 +144,8 @@ impl ErrorFacts {
         if named(&QUOTA_NAMES) || status == Some(402) {
             return FailureCode::Quota;
         }
-        if named(&RATE_NAMES) && !says(&QUOTA_PHRASES[..1]) {
+        // Google speaks of plan and billing also when a minute's worth is used up, but then it says how long that lasts.
+        if named(&RATE_NAMES) && (self.is_short() || !says(&QUOTA_PHRASES[..1])) {
             return FailureCode::RateLimit;
         }
         if says(&QUOTA_PHRASES) && matches!(status, None | Some(400 | 403 | 429)) {
@@ -173,6 +189,11 @@ fn message_of(message: Option<&RawValue>, metadata: Option<&RawValue>) -> Option
 fn retry_delay(details: Option<&RawValue>) -> Option<u64> {
     let delay = |detail| members_of(detail, ["retryDelay"]).and_then(|[delay]| filled(delay));
     elements(details).into_iter().find_map(|detail| seconds_text_to_ms(&delay(detail)?))
+}
+
+/// The reasons of `google.rpc.ErrorInfo` details.
+fn reasons(details: Option<&RawValue>) -> impl Iterator<Item = String> {
+    elements(details).into_iter().filter_map(|detail| filled(members_of(detail, ["reason"])?[0]))
 }
 
 /// The failure of a response whose status is no success.
@@ -285,6 +306,26 @@ mod tests {
             (403, "", "AUTH"),
             (400, r#"{"error":{"message":"No connected db.","type":"no_db_connection","code":"400"}}"#, "AUTH"),
             (400, r#"[{"error":{"code":400,"message":"API key not valid. Please pass a valid API key."}}]"#, "AUTH"),
+            (
+                400,
+                r#"{"error":{"code":400,"message":"API key expired.","status":"INVALID_ARGUMENT","details":[{"reason":"API_KEY_INVALID"}]}}"#,
+                "AUTH",
+            ),
+            (
+                429,
+                r#"{"error":{"message":"You exceeded your current quota, please check your plan and billing details.","status":"RESOURCE_EXHAUSTED","details":[{"retryDelay":"36s"}]}}"#,
+                "RATE_LIMIT",
+            ),
+            (
+                429,
+                r#"{"error":{"message":"You exceeded your current quota, please check your plan and billing details.","status":"RESOURCE_EXHAUSTED","details":[{"violations":[{"quotaId":"RequestsPerDay"}]},{"retryDelay":"36s"}]}}"#,
+                "QUOTA",
+            ),
+            (
+                429,
+                r#"{"error":{"message":"You exceeded your current quota, please check your plan and billing details.","status":"RESOURCE_EXHAUSTED"}}"#,
+                "QUOTA",
+            ),
             (402, r#"{"error":{"message":"Insufficient Balance"}}"#, "QUOTA"),
             (429, r#"{"error":{"message":"You exceeded your current quota","code":"insufficient_quota"}}"#, "QUOTA"),
             (429, r#"{"error":{"message":"quota exceeded","type":"rate_limit"}}"#, "RATE_LIMIT"),

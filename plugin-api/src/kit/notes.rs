@@ -16,3 +16,5 @@ pub const NO_OUTPUT: &str = "(no tool output)";
 pub const CONVERSATION_GOES_ON: &str = "(continuing the conversation)";
 /// An image of a type that the provider refuses.
 pub const IMAGE_FORMAT: &str = "(image omitted: the provider takes no images of its type)";
+/// Stands where a wire or a dialect wants an assistant message between tool results and the user.
+pub const RESULTS_SEEN: &str = "I have processed the tool results.";

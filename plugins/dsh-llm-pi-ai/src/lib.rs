@@ -14,6 +14,8 @@ mod completions;
 mod discovery;
 mod effort;
 mod envelope;
+#[cfg(test)]
+mod fixture;
 mod google;
 mod mistral;
 mod presets;

@@ -11,12 +11,12 @@ use dsh_plugin_api::{Chunks, StreamEnd};
 use serde_json::value::RawValue;
 
 use super::blocks::Blocks;
-use dsh_plugin_api::kit::body::Answer as _;
 use crate::config::ApiName;
 use crate::envelope::{ResponseFacts, StopReason};
+use dsh_plugin_api::kit::body::Answer as _;
 use dsh_plugin_api::kit::errors;
-use dsh_plugin_api::kit::lenient::{count, elements, filled, members, members_of, repaired};
 use dsh_plugin_api::kit::head::{HeadFacts, excerpt};
+use dsh_plugin_api::kit::lenient::{count, elements, filled, members, members_of, repaired};
 
 /// Longest excerpt of an answer in a message, in characters.
 const EXCERPT_LIMIT: usize = 300;

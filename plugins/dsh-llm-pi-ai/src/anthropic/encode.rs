@@ -13,8 +13,8 @@ use super::thinking::Mode;
 use super::tools::tools;
 use crate::config::{Input, Model};
 use crate::effort;
-use dsh_plugin_api::kit::endpoint::Endpoint;
 use crate::request::{headers, offered, size, within_window};
+use dsh_plugin_api::kit::endpoint::Endpoint;
 
 /// The version of the wire.
 const VERSION: &str = "2023-06-01";
@@ -46,7 +46,9 @@ pub(super) fn encode(request: &Request, history: Vec<Turn>, to: &Destination<'_>
     let (system, mut messages, mut repairs) = messages(request, history, to);
     let offered = offered(&request.tools);
     let sizes = || messages.iter().map(WireMessage::size).chain(system.as_deref().map(size));
-    let limit = |mode: &Mode| within_window(wanted_limit(request, model, mode.budget()), model.context_window, sizes(), &offered);
+    let limit = |mode: &Mode| {
+        within_window(wanted_limit(request, model, mode.budget()), model.context_window, sizes(), &offered)
+    };
 
     let paused = match asked {
         Mode::Budget(_) => loop_without_thinking(&messages),

@@ -9,13 +9,13 @@ use serde_json::value::RawValue;
 use super::dialect::Dialect;
 use super::replay::{Call, Carrier, Part, Turn};
 use crate::cache::CacheControl;
+use crate::request::{IMAGE_SIZE, arguments, size};
 use dsh_plugin_api::kit::ids::{CallIds, IdRule};
 use dsh_plugin_api::kit::names::legal_name;
 use dsh_plugin_api::kit::notes::{
     CONVERSATION_GOES_ON, IMAGE_FORMAT, IMAGE_OMITTED, IMAGE_UNAVAILABLE, NO_OUTPUT, SEE_IMAGE, TOOL_IMAGE_OMITTED,
     TOOL_IMAGES,
 };
-use crate::request::{IMAGE_SIZE, arguments, size};
 
 /// Longest id of a tool call, in characters.
 const LONGEST_ID: usize = 64;

@@ -20,9 +20,9 @@ use dsh_plugin_api::{Encoded, ResponseHead};
 pub(crate) use decode::Decoder;
 pub(crate) use replay::Turn;
 
-use dsh_plugin_api::kit::head::HeadFacts;
 use crate::route::Route;
 use dialect::Dialect;
+use dsh_plugin_api::kit::head::HeadFacts;
 use encode::Destination;
 
 /// See `Adapter::encode`.

@@ -148,7 +148,8 @@ impl Blocks {
         }
         for Call { index, id, function } in tool_calls.iter().flatten() {
             let key = count(*index).map_or(Key::None, Key::Index);
-            let id = filled(*id).unwrap_or_default();
+            // Mistral spells a missing id "null".
+            let id = filled(*id).filter(|id| id != "null").unwrap_or_default();
             let nothing = Function::default();
             let function = function.as_ref().unwrap_or(&nothing);
             let adds_arguments = id.is_empty() && filled(function.name).is_none();

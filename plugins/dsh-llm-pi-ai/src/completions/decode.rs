@@ -26,13 +26,14 @@ const EXCERPT_LIMIT: usize = 300;
 /// Decoder of one response.
 pub(crate) type Decoder = dsh_plugin_api::kit::body::BodyDecoder<Answer>;
 
-/// A decoder for a response to a request of this target. `asks_usage`: the request asked for usage in the stream.
-pub(super) fn decoder(head: HeadFacts, target: &Target, asks_usage: bool) -> Decoder {
-    let facts = ResponseFacts::new(ApiName::OpenaiCompletions, target.clone());
+/// A decoder for a response of `api`, this wire or one that answers like it. `expects_usage`: the stream tells the
+/// usage.
+pub(crate) fn decoder(api: ApiName, head: HeadFacts, target: &Target, expects_usage: bool) -> Decoder {
+    let facts = ResponseFacts::new(api, target.clone());
     Decoder::new(Answer {
         head,
         facts,
-        asks_usage,
+        expects_usage,
         blocks: Blocks::default(),
         ended: None,
         usage_at_end: false,
@@ -79,7 +80,7 @@ const USAGE_PATIENCE_MS: u32 = 3_000;
 pub(crate) struct Answer {
     head: HeadFacts,
     facts: ResponseFacts,
-    asks_usage: bool,
+    expects_usage: bool,
     blocks: Blocks,
     ended: Option<Ended>,
     /// Usage came with the finish reason or after it.
@@ -212,7 +213,7 @@ impl Answer {
         if self.ended.is_some() {
             self.usage_at_end |= got_usage;
             let known = !matches!(self.ended, Some(Ended::Unknown(_)));
-            if known && (self.usage_at_end || !self.asks_usage) {
+            if known && (self.usage_at_end || !self.expects_usage) {
                 self.conclude(out);
             } else if known {
                 out.end_within(USAGE_PATIENCE_MS);
@@ -238,8 +239,9 @@ impl Answer {
             "completion_tokens_details",
             "prompt_cache_hit_tokens",
             "cached_tokens",
+            "num_cached_tokens",
         ];
-        let Some([prompt, completion, prompt_details, completion_details, hit, cached]) =
+        let Some([prompt, completion, prompt_details, completion_details, hit, cached, number_cached]) =
             usage.and_then(|usage| members_of(usage, names))
         else {
             return false;
@@ -255,7 +257,7 @@ impl Answer {
             .unwrap_or_default();
         let [reasoning] =
             completion_details.and_then(|details| members_of(details, ["reasoning_tokens"])).unwrap_or_default();
-        let cache_read = count(read).or_else(|| count(hit)).or_else(|| count(cached));
+        let cache_read = [read, hit, cached, number_cached].into_iter().find_map(count);
         let cache_write = count(write).or_else(|| count(created));
         out.usage(Usage {
             input_tokens: prompt.saturating_sub(cache_read.unwrap_or(0)).saturating_sub(cache_write.unwrap_or(0)),

@@ -13,11 +13,9 @@ use crate::request::{IMAGE_SIZE, arguments, size};
 use dsh_plugin_api::kit::ids::CallIds;
 use dsh_plugin_api::kit::names::legal_name;
 use dsh_plugin_api::kit::notes::{
-    CONVERSATION_GOES_ON, IMAGE_OMITTED, IMAGE_UNAVAILABLE, NO_OUTPUT, SEE_IMAGE, TOOL_IMAGE_OMITTED, TOOL_IMAGES,
+    CONVERSATION_GOES_ON, IMAGE_OMITTED, IMAGE_UNAVAILABLE, NO_OUTPUT, RESULTS_SEEN, SEE_IMAGE, TOOL_IMAGE_OMITTED,
+    TOOL_IMAGES,
 };
-
-/// Stands where a dialect wants an assistant message between tool results and the user.
-const RESULTS_SEEN: &str = "I have processed the tool results.";
 
 /// Who speaks on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

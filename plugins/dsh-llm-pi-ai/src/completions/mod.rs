@@ -18,9 +18,10 @@ mod thinking;
 use dsh_plugin_api::vocab::{Failure, Request, Target};
 use dsh_plugin_api::{ConfigError, Encoded, ResponseHead};
 
-pub(crate) use decode::Decoder;
+pub(crate) use decode::{Decoder, decoder as decoder_of};
 pub(crate) use replay::Turn;
 
+use crate::config::ApiName;
 use crate::route::Route;
 use dialect::Dialect;
 use dsh_plugin_api::kit::head::HeadFacts;
@@ -60,5 +61,5 @@ pub(crate) fn encode(route: &Route, request: &Request, history: Vec<Turn>, to: &
 /// See `Adapter::decoder`.
 pub(crate) fn decoder(route: &Route, head: &ResponseHead, to: &Target) -> Result<Decoder, Failure> {
     let dialect = Dialect::of(route.known_as(), &route.provider, &route.endpoint, &route.model(&to.model));
-    Ok(decode::decoder(HeadFacts::read(head)?, to, dialect.usage_in_streaming))
+    Ok(decode::decoder(ApiName::OpenaiCompletions, HeadFacts::read(head)?, to, dialect.usage_in_streaming))
 }

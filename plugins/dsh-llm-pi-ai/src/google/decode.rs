@@ -1,13 +1,27 @@
-//! From the events of a response to chunks.
+//! From the bytes of a response to chunks.
+//!
+//! A response is an event stream, a whole JSON answer (one object, or the list of what would have been events), or a
+//! refusal. `finishReason` is the terminal event of this wire; the usage comes along with it. Without a usage the
+//! response is over a little later, and the end of the connection is not awaited.
 
 use dsh_plugin_api::json::Raw;
 use dsh_plugin_api::sse::SseEvent;
-use dsh_plugin_api::vocab::{FailureCode, Target};
+use dsh_plugin_api::vocab::{Failure, FailureCode, FinishReason, Target, Usage};
 use dsh_plugin_api::{Chunks, StreamEnd};
+use serde_json::value::RawValue;
 
+use super::blocks::Blocks;
 use crate::config::ApiName;
-use crate::envelope::ResponseFacts;
-use dsh_plugin_api::kit::head::HeadFacts;
+use crate::envelope::{ResponseFacts, StopReason};
+use dsh_plugin_api::kit::body::Answer as _;
+use dsh_plugin_api::kit::errors;
+use dsh_plugin_api::kit::head::{HeadFacts, cut, excerpt};
+use dsh_plugin_api::kit::lenient::{count, elements, filled, is_object, members, members_of, repaired};
+
+/// Longest excerpt of an answer in a message, in characters.
+const EXCERPT_LIMIT: usize = 300;
+/// How long usage is waited for after the finish reason.
+const USAGE_PATIENCE_MS: u32 = 3_000;
 
 /// Decoder of one response.
 pub(crate) type Decoder = dsh_plugin_api::kit::body::BodyDecoder<Answer>;
@@ -15,7 +29,44 @@ pub(crate) type Decoder = dsh_plugin_api::kit::body::BodyDecoder<Answer>;
 /// A decoder for a response to a request of this target.
 pub(super) fn decoder(head: HeadFacts, target: &Target) -> Decoder {
     let facts = ResponseFacts::new(ApiName::GoogleGenerativeAi, target.clone());
-    Decoder::new(Answer { head, facts })
+    Decoder::new(Answer { head, facts, blocks: Blocks::default(), ended: None })
+}
+
+/// How the provider says that the answer ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Ended {
+    /// The model was done, or calls tools.
+    Done,
+    /// The output limit.
+    Limit,
+    /// A filter; with the provider's words.
+    Filtered(String),
+    /// The model or the provider gave up, or for a reason that nobody knows; with the provider's words.
+    Failed(String),
+}
+
+impl Ended {
+    /// `message` is what the provider says about the reason.
+    fn of(reason: &str, message: Option<String>) -> Self {
+        let words = || match &message {
+            Some(message) => format!("finishReason {reason}: {}", cut(message, EXCERPT_LIMIT)),
+            None => format!("finishReason {reason}"),
+        };
+        match reason {
+            "STOP" => Self::Done,
+            "MAX_TOKENS" => Self::Limit,
+            "SAFETY"
+            | "RECITATION"
+            | "BLOCKLIST"
+            | "PROHIBITED_CONTENT"
+            | "SPII"
+            | "IMAGE_SAFETY"
+            | "IMAGE_PROHIBITED_CONTENT"
+            | "IMAGE_RECITATION"
+            | "MODEL_ARMOR" => Self::Filtered(words()),
+            _ => Self::Failed(words()),
+        }
+    }
 }
 
 /// The answer as far as it came.
@@ -23,6 +74,8 @@ pub(super) fn decoder(head: HeadFacts, target: &Target) -> Decoder {
 pub(crate) struct Answer {
     head: HeadFacts,
     facts: ResponseFacts,
+    blocks: Blocks,
+    ended: Option<Ended>,
 }
 
 impl dsh_plugin_api::kit::body::Answer for Answer {
@@ -30,16 +83,200 @@ impl dsh_plugin_api::kit::body::Answer for Answer {
         &self.head
     }
 
-    fn event(&mut self, _: &SseEvent, _: &mut Chunks) {}
+    fn event(&mut self, event: &SseEvent, out: &mut Chunks) {
+        if out.is_finished() {
+            return;
+        }
+        match event.data.trim() {
+            "" => {}
+            // Gateways in the manner of the completions wire write it; it says nothing about the answer.
+            "[DONE]" => self.terminal_mark(out),
+            data => self.object(data, &event.name, out),
+        }
+    }
 
-    fn whole(&mut self, _: &str, _: &mut Chunks) {}
+    fn whole(&mut self, text: &str, out: &mut Chunks) {
+        let text = text.trim_start_matches('\u{feff}').trim();
+        match serde_json::from_str::<&RawValue>(text) {
+            Ok(value) if is_object(value) => self.object(value.get(), "", out),
+            Ok(value) => {
+                for value in elements(Some(value)) {
+                    self.object(value.get(), "", out);
+                }
+            }
+            // What is missing was lost on the way; `end` says so.
+            Err(e) if e.is_eof() => return,
+            Err(_) => return self.fail(errors::malformed(&self.head, text), out),
+        }
+        if self.ended.is_some() {
+            self.conclude(out);
+        } else if !out.is_finished() && !self.blocks.any_started() {
+            let message = format!("the provider's answer holds no candidate: {}", excerpt(text, EXCERPT_LIMIT));
+            self.fail(self.head.failure(FailureCode::Protocol, message), out);
+        }
+    }
 
-    fn end(&mut self, _: &StreamEnd, out: &mut Chunks) {
-        let message = format!("{}: this version does not serve it yet", self.facts.api.name());
-        out.fail(self.head.failure(FailureCode::Unsupported, message), None);
+    fn end(&mut self, end: &StreamEnd, out: &mut Chunks) {
+        if out.is_finished() {
+            return;
+        }
+        if self.ended.is_some() {
+            return self.conclude(out);
+        }
+        let failure = match end {
+            StreamEnd::Complete => self.head.failure(
+                FailureCode::Transport,
+                "the stream ended before the provider said that the answer is complete",
+            ),
+            StreamEnd::Cut(how) => self.head.failure(FailureCode::Transport, format!("the connection broke: {how}")),
+            StreamEnd::TimedOut(what) => self.head.failure(FailureCode::Timeout, what.clone()),
+        };
+        self.fail(failure, out);
     }
 
     fn partial_half(&self) -> Option<Raw> {
-        None
+        self.blocks.any_started().then(|| self.facts.half(StopReason::Stop))
     }
+}
+
+impl Answer {
+    /// One object of the wire: an event of a stream, or the whole answer.
+    fn object(&mut self, data: &str, event: &str, out: &mut Chunks) {
+        if out.is_finished() {
+            return;
+        }
+        let names = ["error", "responseId", "modelVersion", "usageMetadata", "promptFeedback", "candidates"];
+        let Ok(found) = members(data, names) else {
+            return match repaired(data) {
+                Some(repaired) => self.object(&repaired, event, out),
+                None if event == "error" => self.fail(errors::unreadable(&self.head, data), out),
+                None => self.fail(errors::malformed(&self.head, data), out),
+            };
+        };
+        let Some([error, id, model, usage, feedback, candidates]) = found else { return };
+        if (error.is_some() || candidates.is_none())
+            && let Ok(value) = serde_json::from_str::<&RawValue>(data)
+            && let Some(error) = errors::error_of(value, error, event)
+        {
+            return self.fail(errors::in_stream(&self.head, error), out);
+        }
+        if self.facts.response_id.is_none() {
+            self.facts.response_id = filled(id);
+        }
+        if self.facts.response_model.is_none() {
+            self.facts.response_model = filled(model).filter(|model| *model != self.facts.target.model);
+        }
+        let got_usage = self.usage(usage, out);
+        if let Some(blocked) = feedback.and_then(blocked) {
+            return self.fail(self.head.failure(FailureCode::Refused, blocked), out);
+        }
+        let candidate = elements(candidates).into_iter().next();
+        if let Some([content, reason, message]) =
+            candidate.and_then(|candidate| members_of(candidate, ["content", "finishReason", "finishMessage"]))
+        {
+            self.content(content, out);
+            if let Some(reason) = filled(reason) {
+                self.end_with(Ended::of(&reason, filled(message)), out);
+            }
+        }
+        if self.ended.is_some() && got_usage {
+            self.conclude(out);
+        } else if self.ended.is_some() {
+            out.end_within(USAGE_PATIENCE_MS);
+        }
+    }
+
+    /// Every part, until the answer has ended.
+    fn content(&mut self, content: Option<&RawValue>, out: &mut Chunks) {
+        let Some([parts]) = content.filter(|_| self.ended.is_none()).and_then(|content| members_of(content, ["parts"]))
+        else {
+            return;
+        };
+        for part in elements(parts) {
+            self.blocks.part(part, &self.facts, out);
+        }
+    }
+
+    /// The finish reason: every block is complete. The first one counts.
+    fn end_with(&mut self, ended: Ended, out: &mut Chunks) {
+        if self.ended.is_none() {
+            self.blocks.close(out);
+            self.ended = Some(ended);
+        }
+    }
+
+    /// Takes the counts; true when there are any. Every event repeats them with what was added. They are made
+    /// disjoint: what was read from a cache is not input; thoughts are output.
+    fn usage(&self, usage: Option<&RawValue>, out: &mut Chunks) -> bool {
+        let names = ["promptTokenCount", "candidatesTokenCount", "thoughtsTokenCount", "cachedContentTokenCount"];
+        let Some([prompt, candidates, thoughts, cached]) = usage.and_then(|usage| members_of(usage, names)) else {
+            return false;
+        };
+        let (prompt, candidates) = (count(prompt).unwrap_or(0), count(candidates).unwrap_or(0));
+        let (thoughts, cached) = (count(thoughts), count(cached));
+        let output_tokens = candidates.saturating_add(thoughts.unwrap_or(0));
+        if prompt == 0 && output_tokens == 0 {
+            return false;
+        }
+        out.usage(Usage {
+            input_tokens: prompt.saturating_sub(cached.unwrap_or(0)),
+            output_tokens,
+            cache_read_tokens: cached,
+            cache_write_tokens: None,
+            reasoning_tokens: thoughts,
+        });
+        true
+    }
+
+    /// `[DONE]`. Without a finish reason the answer is not known to be complete.
+    fn terminal_mark(&mut self, out: &mut Chunks) {
+        if self.ended.is_some() {
+            self.conclude(out);
+        } else {
+            self.fail(
+                self.head.failure(FailureCode::Transport, "the provider ended the stream without a finish reason"),
+                out,
+            );
+        }
+    }
+
+    /// Ends a response whose finish reason is known.
+    fn conclude(&self, out: &mut Chunks) {
+        let Some(ended) = &self.ended else { return };
+        let failure = match ended {
+            Ended::Filtered(words) => {
+                self.head.failure(FailureCode::Refused, format!("the provider stopped the answer: {words}"))
+            }
+            Ended::Failed(words) => {
+                self.head.failure(FailureCode::Server, format!("the provider gave up the answer: {words}"))
+            }
+            Ended::Limit => return out.finish(&FinishReason::MaxTokens, Some(self.facts.half(StopReason::Length))),
+            Ended::Done if self.blocks.has_nameless_call() => {
+                self.head.failure(FailureCode::Protocol, "the provider sent a tool call without a name")
+            }
+            Ended::Done if self.blocks.has_call() => {
+                return out.finish(&FinishReason::ToolCalls, Some(self.facts.half(StopReason::ToolUse)));
+            }
+            Ended::Done if self.blocks.has_text() => {
+                return out.finish(&FinishReason::Stop, Some(self.facts.half(StopReason::Stop)));
+            }
+            Ended::Done => {
+                self.head.failure(FailureCode::EmptyResponse, "the provider sent a complete answer without content")
+            }
+        };
+        self.fail(failure, out);
+    }
+
+    /// Ends the response with an error. What was streamed stays; blocks that are still open get no entry.
+    fn fail(&self, failure: Failure, out: &mut Chunks) {
+        out.fail(failure, self.partial_half());
+    }
+}
+
+/// What the provider says of a prompt that it does not answer.
+fn blocked(feedback: &RawValue) -> Option<String> {
+    let [reason, message] = members_of(feedback, ["blockReason", "blockReasonMessage"])?;
+    let reason = filled(reason).filter(|reason| reason != "BLOCK_REASON_UNSPECIFIED")?;
+    let why = filled(message).map(|message| format!(": {}", cut(&message, EXCERPT_LIMIT))).unwrap_or_default();
+    Some(format!("the provider blocked the prompt: blockReason {reason}{why}"))
 }

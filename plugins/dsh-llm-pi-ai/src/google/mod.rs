@@ -1,8 +1,17 @@
-//! The wire `google-generative-ai`.
+//! The wire `google-generative-ai`: Google's Generative Language API, as Gemini and Gemma speak it.
+//!
+//! `encode` makes the request from `messages`, `decode` reads the response into `blocks`, `replay` is the metadata that
+//! a message carries; `family` is what generations of models do differently, `thinking` how thinking is switched.
 
+mod blocks;
 mod decode;
 mod encode;
+mod family;
+mod messages;
 mod replay;
+#[cfg(test)]
+mod tests;
+mod thinking;
 
 use dsh_plugin_api::vocab::{Failure, Request, Target};
 use dsh_plugin_api::{Encoded, ResponseHead};
@@ -12,10 +21,20 @@ pub(crate) use replay::Turn;
 
 use crate::route::Route;
 use dsh_plugin_api::kit::head::HeadFacts;
+use encode::Destination;
+use family::Family;
 
 /// See `Adapter::encode`.
 pub(crate) fn encode(route: &Route, request: &Request, history: Vec<Turn>, to: &Target) -> Result<Encoded, Failure> {
-    encode::encode(route, request, history, to)
+    let model = route.model(&to.model);
+    let destination = Destination {
+        endpoint: &route.endpoint,
+        credential: route.credential(),
+        model: &model,
+        family: &Family::of(&to.model),
+        target: to,
+    };
+    encode::encode(request, history, &destination)
 }
 
 /// See `Adapter::decoder`.

@@ -1,24 +1,35 @@
-//! The wire `mistral-conversations`.
+//! The wire `mistral-conversations`: Mistral's Chat Completions.
+//!
+//! It answers like the completions wire, thinking parts in the content among them, and is decoded by the same code.
+//! `encode` makes the request from `messages`; `replay` is what a message carries: nothing but its parts.
 
-mod decode;
 mod encode;
+mod messages;
 mod replay;
+#[cfg(test)]
+mod tests;
 
 use dsh_plugin_api::vocab::{Failure, Request, Target};
 use dsh_plugin_api::{Encoded, ResponseHead};
 
-pub(crate) use decode::Decoder;
+pub(crate) use crate::completions::Decoder;
 pub(crate) use replay::Turn;
 
+use crate::completions;
+use crate::config::ApiName;
 use crate::route::Route;
 use dsh_plugin_api::kit::head::HeadFacts;
+use encode::Destination;
 
 /// See `Adapter::encode`.
 pub(crate) fn encode(route: &Route, request: &Request, history: Vec<Turn>, to: &Target) -> Result<Encoded, Failure> {
-    encode::encode(route, request, history, to)
+    let model = route.model(&to.model);
+    let destination =
+        Destination { endpoint: &route.endpoint, credential: route.credential(), model: &model, target: to };
+    encode::encode(request, history, &destination)
 }
 
-/// See `Adapter::decoder`.
+/// See `Adapter::decoder`. The last event of a stream tells the usage without being asked.
 pub(crate) fn decoder(_: &Route, head: &ResponseHead, to: &Target) -> Result<Decoder, Failure> {
-    Ok(decode::decoder(HeadFacts::read(head)?, to))
+    Ok(completions::decoder_of(ApiName::MistralConversations, HeadFacts::read(head)?, to, true))
 }

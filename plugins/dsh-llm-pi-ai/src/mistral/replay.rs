@@ -1,9 +1,9 @@
-//! What this wire carries along with its blocks.
+//! What this wire carries along with its blocks: nothing. Reasoning goes back as thinking parts with its text.
 
 use dsh_plugin_api::vocab::InvalidReplay;
 
 use crate::config::ApiName;
-use crate::envelope::StoredEntry;
+use crate::envelope::{StoredEntry, invalid};
 use crate::turn::Carriers;
 
 /// What this wire carries along with its blocks.
@@ -12,6 +12,10 @@ pub(crate) enum Mistral {}
 
 /// One message.
 pub(crate) type Turn = crate::turn::Turn<Mistral>;
+/// One block.
+pub(super) type Part = crate::turn::Part<Mistral>;
+/// A tool call.
+pub(super) type Call = crate::turn::Call<Mistral>;
 
 impl Carriers for Mistral {
     const API: ApiName = ApiName::MistralConversations;
@@ -19,15 +23,19 @@ impl Carriers for Mistral {
     type Reasoning = ();
     type Call = ();
 
-    fn text(_: usize, _: &StoredEntry) -> Result<(), InvalidReplay> {
-        Ok(())
+    fn text(at: usize, entry: &StoredEntry) -> Result<(), InvalidReplay> {
+        nothing(at, "textSignature", entry.text_signature.is_some())
     }
 
-    fn reasoning(_: usize, _: &StoredEntry) -> Result<(), InvalidReplay> {
-        Ok(())
+    fn reasoning(at: usize, entry: &StoredEntry) -> Result<(), InvalidReplay> {
+        nothing(at, "redacted", entry.redacted)
     }
 
-    fn call(_: usize, _: &StoredEntry) -> Result<(), InvalidReplay> {
-        Ok(())
+    fn call(at: usize, entry: &StoredEntry) -> Result<(), InvalidReplay> {
+        nothing(at, "thoughtSignature", entry.thought_signature.is_some())
     }
+}
+
+fn nothing(at: usize, member: &str, present: bool) -> Result<(), InvalidReplay> {
+    if present { Err(invalid(format!("blocks[{at}].{member} is nothing that this wire writes"))) } else { Ok(()) }
 }

@@ -14,7 +14,7 @@ use super::*;
 fn decode(events: &[String], split: usize, forgets: bool) -> String {
     let head = ResponseHead::Http { status: 200, headers: Vec::new() };
     let target = Target { provider: "p".to_owned(), model: "m".to_owned() };
-    let mut decoder = decoder(HeadFacts::read(&head).unwrap(), &target, true);
+    let mut decoder = decoder(ApiName::OpenaiCompletions, HeadFacts::read(&head).unwrap(), &target, true);
     let (mut out, mut reader) = (Chunks::new(), BatchReader::new());
     let mut chunks: Vec<Chunk> = Vec::new();
     let mut take = |out: &mut Chunks| {
@@ -122,7 +122,7 @@ fn a_steady_stream_is_compared_and_not_read() {
     let mut events = vec![FORMS[1].replace('@', "\"a\""); 3];
     let head = ResponseHead::Http { status: 200, headers: Vec::new() };
     let target = Target { provider: "p".to_owned(), model: "m".to_owned() };
-    let mut decoder = decoder(HeadFacts::read(&head).unwrap(), &target, true);
+    let mut decoder = decoder(ApiName::OpenaiCompletions, HeadFacts::read(&head).unwrap(), &target, true);
     let mut out = Chunks::new();
     for event in &events {
         decoder.feed(format!("data: {event}\n\n").as_bytes(), &mut out);
