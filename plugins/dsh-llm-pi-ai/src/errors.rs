@@ -66,7 +66,16 @@ const CONTEXT_PHRASES: [&str; 17] = [
 const KEY_NAMES: [&str; 4] = ["invalid_api_key", "authentication", "unauthorized", "unauthenticated"];
 const KEY_PHRASES: [&str; 2] = ["api key not valid", "incorrect api key"];
 const FILTER_NAMES: [&str; 3] = ["content_filter", "content_policy_violation", "responsibleaipolicyviolation"];
-const REQUEST_NAMES: [&str; 4] = ["invalid_request", "bad_request", "invalid_argument", "not_found"];
+const REQUEST_NAMES: [&str; 8] = [
+    "invalid_request",
+    "bad_request",
+    "invalid_argument",
+    "not_found",
+    "invalid_prompt",
+    "invalid_image",
+    "invalid_base64_image",
+    "unsupported_image",
+];
 
 /// What an error object says of itself.
 #[derive(Debug, Default)]
