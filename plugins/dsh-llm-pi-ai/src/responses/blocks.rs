@@ -178,17 +178,26 @@ impl Blocks {
 
     /// An item is announced.
     pub fn added(&mut self, key: Key, facts: &Facts<'_>, response: &ResponseFacts, out: &mut Chunks) {
-        let known = self.by_id.get(&key.id).or_else(|| self.by_index.get(&key.index?));
-        let again = known.and_then(|place| self.items.get(*place)).is_some_and(|item| {
-            !item.is_done && item.kind == facts.kind && !key.id.is_empty() && item.mark.id.as_ref() == Some(&key.id)
+        // A delta may come before its item.
+        let known = self.by_id.get(&key.id).or_else(|| self.by_index.get(&key.index?)).copied();
+        let again = known.and_then(|place| self.items.get(place)).is_some_and(|item| {
+            let same_id = !key.id.is_empty() && item.mark.id.as_ref().is_none_or(|id| *id == key.id);
+            same_id && item.kind == facts.kind && !item.is_done
         });
-        let place = match known.copied().filter(|_| again) {
-            Some(place) => place,
+        let place = match known.filter(|_| again) {
+            Some(place) => {
+                self.by_id.insert(key.id, place);
+                place
+            }
             None => self.begin(facts.kind, &key, out),
         };
         self.head(place, facts, response, out);
         if let Some(item) = self.items.get_mut(place) {
             item.announced = if facts.kind == Kind::Call { facts.arguments_text() } else { facts.text.clone() };
+            if item.kind == Kind::Message && item.slot.is_none() && !item.announced.is_empty() {
+                // Its place is before the items that are announced after it.
+                item.slot = Some(out.start_text());
+            }
         }
     }
 
@@ -367,7 +376,8 @@ impl Blocks {
         let Some(item) = self.items.get_mut(place).filter(|item| item.kind == Kind::Reasoning) else { return };
         let parse = |item: &RawValue| serde_json::from_str::<Object>(item.get()).ok();
         let listed = parse(facts.item).unwrap_or_default();
-        let (Some(encrypted), Some(slot)) = (listed.get("encrypted_content").filter(|value| is_string(value)), item.slot)
+        let (Some(encrypted), Some(slot)) =
+            (listed.get("encrypted_content").filter(|value| is_string(value)), item.slot)
         else {
             return;
         };

@@ -161,8 +161,12 @@ impl Answer {
                 };
                 self.item(item, value, done, out);
             }
-            "response.completed" | "response.done" | "response.incomplete" | "response.failed"
-            | "response.cancelled" | "response.canceled" => self.terminal(response.unwrap_or(value), name, out),
+            "response.completed"
+            | "response.done"
+            | "response.incomplete"
+            | "response.failed"
+            | "response.cancelled"
+            | "response.canceled" => self.terminal(response.unwrap_or(value), name, out),
             "response.content_part.done" | "response.reasoning_summary_part.done" => {
                 if let Some(part) = part {
                     self.part(name, value, part, out);

@@ -297,7 +297,8 @@ impl History {
         self.ids.begin_message();
         // Reasoning of this answer was left out, and none has come since.
         let mut lost_reasoning = false;
-        let mut parts = parts.into_iter().filter(|part| !matches!(part, Part::Image(_) | Part::Result { .. })).peekable();
+        let mut parts =
+            parts.into_iter().filter(|part| !matches!(part, Part::Image(_) | Part::Result { .. })).peekable();
         while let Some(part) = parts.next() {
             match part {
                 Part::Reasoning { carrier, .. } => {
