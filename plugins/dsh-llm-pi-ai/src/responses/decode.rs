@@ -64,6 +64,98 @@ impl Ended {
     }
 }
 
+/// The members of an event that count, whichever it is.
+#[derive(Debug)]
+struct Event<'a> {
+    name: String,
+    error: Option<&'a RawValue>,
+    response: Option<&'a RawValue>,
+    item: Option<&'a RawValue>,
+    part: Option<&'a RawValue>,
+    delta: Option<&'a RawValue>,
+    text: Option<&'a RawValue>,
+    refusal: Option<&'a RawValue>,
+    arguments: Option<&'a RawValue>,
+    output_index: Option<&'a RawValue>,
+    item_id: Option<&'a RawValue>,
+    content_index: Option<&'a RawValue>,
+    summary_index: Option<&'a RawValue>,
+}
+
+impl<'a> Event<'a> {
+    /// Reads the data of an event; `name` stands beside it. `Ok(None)` for JSON that is no object.
+    fn read(data: &'a str, name: &str) -> serde_json::Result<Option<Self>> {
+        let names = [
+            "type",
+            "error",
+            "response",
+            "item",
+            "part",
+            "delta",
+            "text",
+            "refusal",
+            "arguments",
+            "output_index",
+            "item_id",
+            "content_index",
+            "summary_index",
+        ];
+        let found = members(data, names)?;
+        Ok(found.map(
+            |[
+                kind,
+                error,
+                response,
+                item,
+                part,
+                delta,
+                text,
+                refusal,
+                arguments,
+                output_index,
+                item_id,
+                content_index,
+                summary_index,
+            ]| Self {
+                name: filled(kind).unwrap_or_else(|| name.to_owned()),
+                error,
+                response,
+                item,
+                part,
+                delta,
+                text,
+                refusal,
+                arguments,
+                output_index,
+                item_id,
+                content_index,
+                summary_index,
+            },
+        ))
+    }
+
+    /// The item that it is about.
+    fn key(&self) -> Key {
+        Key { index: count(self.output_index), id: filled(self.item_id).unwrap_or_default() }
+    }
+
+    /// The part of the item that it is about.
+    fn part_key(&self, kind: Kind, is_content: bool) -> Option<PartKey> {
+        let index = if is_content { self.content_index } else { self.summary_index };
+        count(index).filter(|_| kind != Kind::Call).map(|index| PartKey { is_content, index })
+    }
+
+    /// The item that it brings.
+    fn item(&self) -> Option<(Key, Facts<'a>)> {
+        let facts = Facts::read(self.item?)?;
+        let mut key = self.key();
+        if !facts.id.is_empty() {
+            key.id.clone_from(&facts.id);
+        }
+        Some((key, facts))
+    }
+}
+
 /// The answer as far as it came.
 #[derive(Debug)]
 pub(crate) struct Answer {
@@ -138,107 +230,95 @@ impl crate::body::Answer for Answer {
 
 impl Answer {
     /// One event. Its name stands in its data, and beside it; a gateway may have lost one of them.
-    fn object(&mut self, data: &str, event: &str, out: &mut Chunks) {
-        let Ok(found) = members(data, ["type", "error", "response", "item", "part"]) else {
+    fn object(&mut self, data: &str, name: &str, out: &mut Chunks) {
+        let Ok(found) = Event::read(data, name) else {
             return match repaired(data) {
-                Some(repaired) => self.object(&repaired, event, out),
-                None if event == "error" => self.fail(errors::unreadable(&self.head, data), out),
+                Some(repaired) => self.object(&repaired, name, out),
+                None if name == "error" => self.fail(errors::unreadable(&self.head, data), out),
                 None => self.fail(errors::malformed(&self.head, data), out),
             };
         };
-        let Some([kind, error, response, item, part]) = found else { return };
-        let Ok(value) = serde_json::from_str::<&RawValue>(data) else { return };
-        let kind = filled(kind);
-        let name = kind.as_deref().unwrap_or(event);
-        match name {
+        let Some(event) = found else { return };
+        match event.name.as_str() {
             "response.created" | "response.queued" | "response.in_progress" => {
-                self.identify(response.unwrap_or(value));
+                if let Some(response) = event.response {
+                    self.identify(response);
+                }
             }
-            "response.output_item.added" => self.item(item, value, Blocks::added, out),
+            "response.output_item.added" => {
+                if let Some((key, facts)) = event.item() {
+                    self.blocks.added(key, &facts, &self.facts, out);
+                }
+            }
             "response.output_item.done" => {
-                let done = |blocks: &mut Blocks, key, facts: &Facts<'_>, response: &_, out: &mut _| {
-                    blocks.done(&key, facts, response, out);
-                };
-                self.item(item, value, done, out);
+                if let Some((key, facts)) = event.item() {
+                    self.blocks.done(&key, &facts, &self.facts, out);
+                }
             }
             "response.completed"
             | "response.done"
             | "response.incomplete"
             | "response.failed"
             | "response.cancelled"
-            | "response.canceled" => self.terminal(response.unwrap_or(value), name, out),
-            "response.content_part.done" | "response.reasoning_summary_part.done" => {
-                if let Some(part) = part {
-                    self.part(name, value, part, out);
+            | "response.canceled" => {
+                if let Some(response) = event.response.or_else(|| serde_json::from_str(data).ok()) {
+                    self.terminal(response, &event.name, out);
                 }
             }
-            "error" | "response.error" => {
-                let error = errors::error_of(value, error, name).unwrap_or(value);
-                self.fail(errors::in_stream(&self.head, error), out);
-            }
-            _ if name.starts_with("response.") => self.text(name, value, out),
-            _ => {
-                if let Some(error) = errors::error_of(value, error, event) {
+            "response.content_part.done" | "response.reasoning_summary_part.done" => self.part(&event, out),
+            kind if kind.starts_with("response.") && kind != "response.error" => self.text(&event, out),
+            kind => {
+                let Ok(value) = serde_json::from_str::<&RawValue>(data) else { return };
+                let error = errors::error_of(value, event.error, &event.name);
+                let is_error = kind == "error" || kind == "response.error";
+                if let Some(error) = error.or_else(|| is_error.then_some(value)) {
                     self.fail(errors::in_stream(&self.head, error), out);
                 }
             }
         }
     }
 
-    fn item(
-        &mut self,
-        item: Option<&RawValue>,
-        event: &RawValue,
-        take: impl FnOnce(&mut Blocks, Key, &Facts<'_>, &ResponseFacts, &mut Chunks),
-        out: &mut Chunks,
-    ) {
-        let Some(facts) = item.and_then(Facts::read) else { return };
-        let [index, item_id] = members_of(event, ["output_index", "item_id"]).unwrap_or_default();
-        let id = Some(facts.id.clone()).filter(|id| !id.is_empty()).or_else(|| filled(item_id)).unwrap_or_default();
-        take(&mut self.blocks, Key { index: count(index), id }, &facts, &self.facts, out);
-    }
-
     /// An event with a piece of an item, or with a complete one.
-    fn text(&mut self, name: &str, event: &RawValue, out: &mut Chunks) {
-        let (kind, is_content) = match name.rsplit_once('.') {
-            Some(("response.output_text" | "response.refusal", _)) => (Kind::Message, true),
-            Some(("response.reasoning_text" | "response.reasoning", _)) => (Kind::Reasoning, true),
-            Some(("response.reasoning_summary_text" | "response.reasoning_summary", _)) => (Kind::Reasoning, false),
-            Some(("response.function_call_arguments", _)) => (Kind::Call, true),
+    fn text(&mut self, event: &Event<'_>, out: &mut Chunks) {
+        let Some((about, what)) = event.name.rsplit_once('.') else { return };
+        let (kind, is_content) = match about {
+            "response.output_text" | "response.refusal" => (Kind::Message, true),
+            "response.reasoning_text" | "response.reasoning" => (Kind::Reasoning, true),
+            "response.reasoning_summary_text" | "response.reasoning_summary" => (Kind::Reasoning, false),
+            "response.function_call_arguments" => (Kind::Call, true),
             _ => return,
         };
-        let is_delta = name.ends_with(".delta");
-        if !is_delta && !name.ends_with(".done") {
-            return;
-        }
-        let Some([delta, text, refusal, arguments]) = members_of(event, ["delta", "text", "refusal", "arguments"])
-        else {
-            return;
-        };
-        let value = if is_delta { delta.or(text) } else { text.or(refusal).or(arguments) };
-        if let Some(value) = value {
-            let (key, part) = address(event, kind, is_content);
-            if is_delta {
-                self.blocks.delta(kind, &key, part, value, out);
-            } else {
-                self.blocks.part_done(kind, &key, part, value, out);
+        let part = event.part_key(kind, is_content);
+        match what {
+            "delta" => {
+                if let Some(piece) = event.delta.or(event.text) {
+                    self.blocks.delta(kind, &event.key(), part, piece, out);
+                }
             }
+            "done" => {
+                if let Some(whole) = event.text.or(event.refusal).or(event.arguments) {
+                    self.blocks.part_done(kind, &event.key(), part, whole, out);
+                }
+            }
+            _ => {}
         }
     }
 
     /// The end of a part, which repeats its text.
-    fn part(&mut self, name: &str, event: &RawValue, part: &RawValue, out: &mut Chunks) {
-        let Some([kind, text, refusal]) = members_of(part, ["type", "text", "refusal"]) else { return };
+    fn part(&mut self, event: &Event<'_>, out: &mut Chunks) {
+        let Some([kind, text, refusal]) = event.part.and_then(|part| members_of(part, ["type", "text", "refusal"]))
+        else {
+            return;
+        };
         let (kind, is_content) = match filled(kind).as_deref() {
             Some("output_text" | "refusal") => (Kind::Message, true),
             Some("reasoning_text") => (Kind::Reasoning, true),
             Some("summary_text") => (Kind::Reasoning, false),
-            None if name == "response.reasoning_summary_part.done" => (Kind::Reasoning, false),
+            None if event.name == "response.reasoning_summary_part.done" => (Kind::Reasoning, false),
             _ => return,
         };
         if let Some(text) = text.or(refusal) {
-            let (key, part) = address(event, kind, is_content);
-            self.blocks.part_done(kind, &key, part, text, out);
+            self.blocks.part_done(kind, &event.key(), event.part_key(kind, is_content), text, out);
         }
     }
 
@@ -330,13 +410,4 @@ impl Answer {
     fn fail(&self, failure: Failure, out: &mut Chunks) {
         out.fail(failure, self.partial_half());
     }
-}
-
-/// Which part of which item an event is about.
-fn address(event: &RawValue, kind: Kind, is_content: bool) -> (Key, Option<PartKey>) {
-    let names = ["output_index", "item_id", "content_index", "summary_index"];
-    let [index, id, content, summary] = members_of(event, names).unwrap_or_default();
-    let part = if is_content { count(content) } else { count(summary) };
-    let part = part.filter(|_| kind != Kind::Call).map(|index| PartKey { is_content, index });
-    (Key { index: count(index), id: filled(id).unwrap_or_default() }, part)
 }
