@@ -95,7 +95,8 @@ fn decode(adapter: &dyn AdapterHandle, target: &Target, captured: &Captured) -> 
         Some(Chunk::Finish { reason, .. }) => reason.clone(),
         _ => assembled.finish,
     };
-    let message = (!assembled.content.is_empty()).then(|| {
+    // An answer of which nothing could be kept is one all the same, such as a call that the output limit cut off.
+    let message = (finish.failure().is_none() || !assembled.content.is_empty()).then(|| {
         let source = Source::model(&target.provider, &target.model, assembled.replay_state.clone());
         Message::new(uuid::Uuid::new_v4().to_string(), Role::Assistant, assembled.content, source)
     });
@@ -194,6 +195,18 @@ mod tests {
             json!({"kind": "model", "provider": "p", "model": "m", "replayState": pruned})
         );
         assert_ne!(decoded["message"]["id"], "");
+    }
+
+    #[test]
+    fn an_answer_of_which_nothing_is_kept_is_an_empty_message() {
+        let decoded = decoded(
+            items(json!([
+                {"type": "block-start", "index": 0, "blockType": "tool-call"},
+                {"type": "finish", "reason": {"kind": "max-tokens"}},
+            ])),
+            Vec::new(),
+        );
+        assert_eq!(decoded["message"]["content"], json!([]));
     }
 
     #[test]

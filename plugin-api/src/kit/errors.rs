@@ -76,8 +76,17 @@ const KEY_NAMES: [&str; 7] = [
 ];
 const KEY_PHRASES: [&str; 2] = ["api key not valid", "incorrect api key"];
 const FILTER_NAMES: [&str; 3] = ["content_filter", "content_policy_violation", "responsibleaipolicyviolation"];
-const REQUEST_NAMES: [&str; 5] =
-    ["invalid_request", "bad_request", "invalid_argument", "not_found", "request_too_large"];
+const REQUEST_NAMES: [&str; 9] = [
+    "invalid_request",
+    "bad_request",
+    "invalid_argument",
+    "not_found",
+    "request_too_large",
+    "invalid_prompt",
+    "invalid_image",
+    "invalid_base64_image",
+    "unsupported_image",
+];
 
 /// What an error object says of itself.
 #[derive(Debug, Default)]

@@ -88,7 +88,12 @@ impl CallIds {
 
     /// The wire id of a call.
     pub fn call(&mut self, original: &str, name: &str, native: bool) -> String {
-        let mut id = original.to_owned();
+        self.call_as(original, original, name, native)
+    }
+
+    /// The wire id of a call, on a wire that calls it `wanted`, which is a part of the id in the history.
+    pub fn call_as(&mut self, original: &str, wanted: &str, name: &str, native: bool) -> String {
+        let mut id = wanted.to_owned();
         let mut ordinal = 0;
         while !self.rule.takes(&id, native) || self.taken.contains(&id) {
             id = self.rule.make(original, ordinal);

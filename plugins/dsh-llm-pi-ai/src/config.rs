@@ -282,9 +282,9 @@ pub struct Compat {
     pub open_router_routing: Option<Map<String, Value>>,
     /// Completions: marks for the prompt cache.
     pub cache_control_format: Option<CacheControlFormat>,
-    /// Completions: tools carry `strict: false`.
+    /// Completions, Responses: tools carry `strict: false`.
     pub supports_strict_mode: Option<bool>,
-    /// Completions, Anthropic: false makes `long` retention fall back to `short`.
+    /// Completions, Responses, Anthropic: false makes `long` retention fall back to `short`.
     pub supports_long_cache_retention: Option<bool>,
     /// Responses: `prompt_cache_options` may be sent.
     pub supports_explicit_prompt_cache_mode: Option<bool>,
