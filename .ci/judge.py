@@ -25,18 +25,20 @@ def judge(line, body):
 
 
 def mistral(body, options):
-    """Completions with nine-letter ids; content may hold thinking parts."""
+    """Completions with nine-letter ids, thinking parts, image URLs as plain strings, and images in tool results."""
     body = copy.deepcopy(body)
     for message in body.get("messages") or []:
         content = message.get("content") if isinstance(message, dict) else None
-        if isinstance(content, list):
-            kept = [part for part in content if part.get("type") != "thinking"]
-            for part in content:
-                if part.get("type") == "thinking" and not part.get("thinking"):
-                    return ["thinking part without thoughts"]
-            message["content"] = kept or ([{"type": "text", "text": "thinking alone"}] if content else content)
-        if isinstance(message, dict):
-            message.pop("prefix", None)
+        if not isinstance(content, list):
+            continue
+        for part in content:
+            if part.get("type") == "thinking" and not part.get("thinking"):
+                return ["thinking part without thoughts"]
+            if part.get("type") == "image_url" and isinstance(part.get("image_url"), str):
+                part["image_url"] = {"url": part["image_url"]}
+        theirs = {"thinking"} if message.get("role") == "assistant" else {"image_url"} if message.get("role") == "tool" else set()
+        kept = [part for part in content if part.get("type") not in theirs]
+        message["content"] = kept or ([{"type": "text", "text": "x"}] if content else content)
     return rules.validate_completions(body, **options)
 
 

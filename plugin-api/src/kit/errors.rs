@@ -3,10 +3,11 @@
 //! Servers of this wire disagree about everything but the word `error`, so the class is found in three steps: what
 //! the error calls itself (`code`, `type`, `status`), what its message says, and the status.
 
+use serde_json::value::RawValue;
+
 use super::head::{HeadFacts, class_of, cut, excerpt, seconds_text_to_ms};
 use super::lenient::{elements, filled, is_object, is_string, members, members_of, string};
 use crate::vocab::{Failure, FailureCode};
-use serde_json::value::RawValue;
 
 /// Longest message that is passed on, in characters.
 const MESSAGE_LIMIT: usize = 4000;

@@ -1,9 +1,10 @@
 //! What every wire reads of a response that is no answer: the wait that the provider asks for, its id of the request,
 //! and the class of its status.
 
+use std::time::Duration;
+
 use crate::ResponseHead;
 use crate::vocab::{Failure, FailureCode};
-use std::time::Duration;
 
 /// Header names under which providers and gateways give their id of a request, the most specific first.
 const REQUEST_ID_HEADERS: [&str; 13] = [

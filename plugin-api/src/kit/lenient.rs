@@ -6,9 +6,10 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use crate::json;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
+
+use crate::json;
 
 /// The members of these names, in the order of the names; the last one of a name counts, and `null` is absent.
 /// `Ok(None)` for JSON that is no object.

@@ -2,12 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use super::lenient::is_object_text;
+use super::names;
 use crate::adapter::header;
 use crate::json::{Raw, raw, replace_lone_surrogates};
 use crate::vocab::{HeaderValue, HttpHeader, Tool};
-
-use super::lenient::is_object_text;
-use super::names;
 
 /// Room that is left between the estimated prompt and the end of the window, in tokens.
 const SAFETY_TOKENS: u64 = 4096;

@@ -8,14 +8,14 @@
 use dsh_plugin_api::ResponseHead;
 use dsh_plugin_api::adapter::header;
 use dsh_plugin_api::json::{Object, raw};
-use dsh_plugin_api::vocab::{Failure, FailureCode, HeaderValue, HttpHeader, HttpRequest, ModelInfo, ModelsPage};
-use serde_json::value::RawValue;
-
-use crate::config::{ApiName, Provider};
 use dsh_plugin_api::kit::endpoint::Endpoint;
 use dsh_plugin_api::kit::errors::refused;
 use dsh_plugin_api::kit::head::{HeadFacts, excerpt};
 use dsh_plugin_api::kit::lenient::{count, elements, filled, is_object, members, members_of};
+use dsh_plugin_api::vocab::{Failure, FailureCode, HeaderValue, HttpHeader, HttpRequest, ModelInfo, ModelsPage};
+use serde_json::value::RawValue;
+
+use crate::config::{ApiName, Provider};
 
 /// Longest excerpt of an answer that is no list, in characters.
 const EXCERPT_LIMIT: usize = 300;

@@ -1,8 +1,8 @@
 //! `dsh-llm-pi-ai`: the common provider wires behind one adapter, with the replay envelope of the pi-ai library.
 //!
 //! Each wire is one folder with the same parts: `encode`, `messages`, `decode`, `replay`. What they share stands beside
-//! them: the configuration with its presets, the routes and their lists of models, the envelope, the body of a response, the classes of errors, legal ids and
-//! names.
+//! them: the configuration with its presets, the routes and their lists of models, the envelope, one turn of a history.
+//! What any adapter needs is in [`dsh_plugin_api::kit`].
 //!
 //! It does no I/O, reads no clock and sees no credential; see [`dsh_plugin_api::Adapter`].
 
@@ -30,6 +30,7 @@ mod turn;
 use std::collections::BTreeMap;
 
 use dsh_plugin_api::json::Object;
+use dsh_plugin_api::kit::endpoint::Endpoint;
 use dsh_plugin_api::vocab::{
     AssistantMessage, Failure, FailureCode, HttpRequest, InvalidReplay, Message, ModelInfo, ModelsPage, ReplayEnvelope,
     Request, RouteInfo, Target,
@@ -37,7 +38,6 @@ use dsh_plugin_api::vocab::{
 use dsh_plugin_api::{Adapter, Chunks, ConfigError, Encoded, ResponseHead, StreamEnd};
 
 use config::{ApiName, Config, Input, Model, Provider};
-use dsh_plugin_api::kit::endpoint::Endpoint;
 use route::Route;
 
 dsh_plugin_api::export_adapter!(PiAi);

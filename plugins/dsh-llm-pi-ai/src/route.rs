@@ -2,8 +2,9 @@
 
 use std::borrow::Cow;
 
-use crate::config::{Model, Provider};
 use dsh_plugin_api::kit::endpoint::Endpoint;
+
+use crate::config::{Model, Provider};
 
 /// A route of any wire.
 #[derive(Debug)]

@@ -7,13 +7,13 @@
 use std::collections::HashMap;
 
 use dsh_plugin_api::json::{Joiner, replace_lone_surrogates};
+use dsh_plugin_api::kit::lenient::{elements, filled, is_object, is_string, members_of, string};
+use dsh_plugin_api::kit::streaming::{flush, made_up_id};
 use dsh_plugin_api::{Chunks, Slot};
 use serde_json::value::RawValue;
 
 use super::replay::{REDACTED, call_entry, reasoning_entry, redacted_entry, text_entry};
 use crate::envelope::ResponseFacts;
-use dsh_plugin_api::kit::lenient::{elements, filled, is_object, is_string, members_of, string};
-use dsh_plugin_api::kit::streaming::{flush, made_up_id};
 
 /// The blocks of one answer.
 #[derive(Debug, Default)]

@@ -3,6 +3,7 @@
 use dsh_plugin_api::Encoded;
 use dsh_plugin_api::adapter::header;
 use dsh_plugin_api::json::{Object, raw};
+use dsh_plugin_api::kit::endpoint::Endpoint;
 use dsh_plugin_api::vocab::{Exchange, Failure, HttpHeader, HttpRequest, Repair, Request, Target};
 use serde_json::json;
 
@@ -14,7 +15,6 @@ use super::tools::tools;
 use crate::config::{Input, Model};
 use crate::effort;
 use crate::request::{headers, offered, size, within_window};
-use dsh_plugin_api::kit::endpoint::Endpoint;
 
 /// The version of the wire.
 const VERSION: &str = "2023-06-01";

@@ -1,6 +1,12 @@
 //! The history as messages of this wire: user and assistant in turns, results first in what the user says.
 
 use dsh_plugin_api::json::{Object, Raw, raw};
+use dsh_plugin_api::kit::ids::{CallIds, IdRule};
+use dsh_plugin_api::kit::names::legal_name;
+use dsh_plugin_api::kit::notes::{
+    CONVERSATION_GOES_ON, IMAGE_FORMAT, IMAGE_OMITTED, IMAGE_UNAVAILABLE, NO_OUTPUT, SEE_IMAGE, TOOL_IMAGE_OMITTED,
+    TOOL_IMAGES,
+};
 use dsh_plugin_api::vocab::{Image, Repair, Role};
 use serde::Serialize;
 use serde_json::json;
@@ -10,12 +16,6 @@ use super::dialect::Dialect;
 use super::replay::{Call, Carrier, Part, Turn};
 use crate::cache::CacheControl;
 use crate::request::{IMAGE_SIZE, arguments, size};
-use dsh_plugin_api::kit::ids::{CallIds, IdRule};
-use dsh_plugin_api::kit::names::legal_name;
-use dsh_plugin_api::kit::notes::{
-    CONVERSATION_GOES_ON, IMAGE_FORMAT, IMAGE_OMITTED, IMAGE_UNAVAILABLE, NO_OUTPUT, SEE_IMAGE, TOOL_IMAGE_OMITTED,
-    TOOL_IMAGES,
-};
 
 /// Longest id of a tool call, in characters.
 const LONGEST_ID: usize = 64;

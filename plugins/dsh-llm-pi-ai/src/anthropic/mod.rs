@@ -14,6 +14,7 @@ mod tests;
 mod thinking;
 mod tools;
 
+use dsh_plugin_api::kit::head::HeadFacts;
 use dsh_plugin_api::vocab::{Failure, Request, Target};
 use dsh_plugin_api::{Encoded, ResponseHead};
 
@@ -22,7 +23,6 @@ pub(crate) use replay::Turn;
 
 use crate::route::Route;
 use dialect::Dialect;
-use dsh_plugin_api::kit::head::HeadFacts;
 use encode::Destination;
 
 /// See `Adapter::encode`.

@@ -6,6 +6,8 @@
 use std::collections::{HashMap, HashSet};
 
 use dsh_plugin_api::json::{Joiner, Object, replace_lone_surrogates};
+use dsh_plugin_api::kit::lenient::{count, elements, filled, is_object_text, is_string, members_of};
+use dsh_plugin_api::kit::streaming::{flush, made_up_id, says_something};
 use dsh_plugin_api::{Chunks, Slot};
 use serde_json::value::RawValue;
 
@@ -13,8 +15,6 @@ use super::details::{Details, detail_text};
 use super::event::{Call, Delta, Function};
 use super::replay::{call_entry, reasoning_entry, text_entry};
 use crate::envelope::ResponseFacts;
-use dsh_plugin_api::kit::lenient::{count, elements, filled, is_object_text, is_string, members_of};
-use dsh_plugin_api::kit::streaming::{flush, made_up_id, says_something};
 
 /// The blocks of one answer.
 #[derive(Debug, Default)]

@@ -5,6 +5,10 @@
 //! usage that was asked for or `[DONE]` has come, the response is over and the end of the connection is not awaited.
 
 use dsh_plugin_api::json::Raw;
+use dsh_plugin_api::kit::body::Answer as _;
+use dsh_plugin_api::kit::errors;
+use dsh_plugin_api::kit::head::{HeadFacts, excerpt};
+use dsh_plugin_api::kit::lenient::{count, elements, filled, is_object, is_plainly, members_of, repaired};
 use dsh_plugin_api::sse::SseEvent;
 use dsh_plugin_api::vocab::{Failure, FailureCode, FinishReason, Target, Usage};
 use dsh_plugin_api::{Chunks, StreamEnd};
@@ -15,10 +19,6 @@ use super::event::{Choice, Event, First};
 use crate::config::ApiName;
 use crate::envelope::{ResponseFacts, StopReason};
 use crate::repeat::Repeat;
-use dsh_plugin_api::kit::body::Answer as _;
-use dsh_plugin_api::kit::errors;
-use dsh_plugin_api::kit::head::{HeadFacts, excerpt};
-use dsh_plugin_api::kit::lenient::{count, elements, filled, is_object, is_plainly, members_of, repaired};
 
 /// Longest excerpt of an answer in a message, in characters.
 const EXCERPT_LIMIT: usize = 300;

@@ -4,9 +4,8 @@
 //! byte, and the whole list goes back as it came.
 
 use dsh_plugin_api::json::Object;
-use serde_json::value::RawValue;
-
 use dsh_plugin_api::kit::lenient::{filled, is_plainly, is_string, members_of, string};
+use serde_json::value::RawValue;
 
 /// The details of one reasoning block in the order in which they came, fragments joined.
 #[derive(Debug, Default)]

@@ -2,12 +2,13 @@
 //! name of its route or its host. An unknown server is taken for the provider that invented the wire, short of what
 //! only that provider has.
 
+use dsh_plugin_api::kit::endpoint::Endpoint;
+use dsh_plugin_api::kit::ids::IdRule;
+
 use crate::cache::CacheControl;
 use crate::config::{
     CacheControlFormat, CacheRetention, MaxTokensField, Model, Provider, ReasoningField, ThinkingFormat,
 };
-use dsh_plugin_api::kit::endpoint::Endpoint;
-use dsh_plugin_api::kit::ids::IdRule;
 
 /// Providers that are known to differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

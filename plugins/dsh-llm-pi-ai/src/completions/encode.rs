@@ -2,6 +2,7 @@
 
 use dsh_plugin_api::Encoded;
 use dsh_plugin_api::json::{Object, Raw, raw};
+use dsh_plugin_api::kit::endpoint::Endpoint;
 use dsh_plugin_api::vocab::{Exchange, Failure, HttpRequest, Repair, Request, Target, Tool};
 use serde_json::json;
 
@@ -13,7 +14,6 @@ use crate::cache::CacheControl;
 use crate::config::{Input, Model};
 use crate::effort;
 use crate::request::{bearer, offered, output_limit};
-use dsh_plugin_api::kit::endpoint::Endpoint;
 
 /// Where a request goes.
 pub(super) struct Destination<'a> {

@@ -6,12 +6,12 @@
 
 use std::fmt;
 
+use dsh_plugin_api::kit::lenient::{elements, members, members_of, object};
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::replay::REASONING_FIELDS;
-use dsh_plugin_api::kit::lenient::{elements, members, members_of, object};
 
 object! {
     /// An event, or a whole answer.

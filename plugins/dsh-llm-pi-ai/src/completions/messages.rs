@@ -1,6 +1,12 @@
 //! The history as messages of this wire: where each block goes, and what the dialect wants between them.
 
 use dsh_plugin_api::json::{Object, Raw, raw, replace_lone_surrogates};
+use dsh_plugin_api::kit::ids::CallIds;
+use dsh_plugin_api::kit::names::legal_name;
+use dsh_plugin_api::kit::notes::{
+    CONVERSATION_GOES_ON, IMAGE_OMITTED, IMAGE_UNAVAILABLE, NO_OUTPUT, RESULTS_SEEN, SEE_IMAGE, TOOL_IMAGE_OMITTED,
+    TOOL_IMAGES,
+};
 use dsh_plugin_api::vocab::{Image, Repair, Role};
 use serde::Serialize;
 use serde_json::json;
@@ -10,12 +16,6 @@ use super::replay::{Call, Carrier, Part, Turn};
 use crate::cache::CacheControl;
 use crate::config::ReasoningField;
 use crate::request::{IMAGE_SIZE, arguments, size};
-use dsh_plugin_api::kit::ids::CallIds;
-use dsh_plugin_api::kit::names::legal_name;
-use dsh_plugin_api::kit::notes::{
-    CONVERSATION_GOES_ON, IMAGE_OMITTED, IMAGE_UNAVAILABLE, NO_OUTPUT, RESULTS_SEEN, SEE_IMAGE, TOOL_IMAGE_OMITTED,
-    TOOL_IMAGES,
-};
 
 /// Who speaks on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

@@ -15,6 +15,7 @@ mod replay;
 mod tests;
 mod thinking;
 
+use dsh_plugin_api::kit::head::HeadFacts;
 use dsh_plugin_api::vocab::{Failure, Request, Target};
 use dsh_plugin_api::{ConfigError, Encoded, ResponseHead};
 
@@ -24,7 +25,6 @@ pub(crate) use replay::Turn;
 use crate::config::ApiName;
 use crate::route::Route;
 use dialect::Dialect;
-use dsh_plugin_api::kit::head::HeadFacts;
 use encode::Destination;
 
 /// Checks what only this wire reads.

@@ -5,13 +5,13 @@
 use std::collections::HashSet;
 
 use dsh_plugin_api::json::{Joiner, replace_lone_surrogates};
+use dsh_plugin_api::kit::lenient::{filled, is_string, members_of};
+use dsh_plugin_api::kit::streaming::{flush, made_up_id, says_something};
 use dsh_plugin_api::{Chunks, Slot};
 use serde_json::value::RawValue;
 
 use super::replay::{call_entry, is_signature, reasoning_entry, text_entry};
 use crate::envelope::ResponseFacts;
-use dsh_plugin_api::kit::lenient::{filled, is_string, members_of};
-use dsh_plugin_api::kit::streaming::{flush, made_up_id, says_something};
 
 /// The blocks of one answer.
 #[derive(Debug, Default)]

@@ -5,6 +5,10 @@
 //! response is over a little later, and the end of the connection is not awaited.
 
 use dsh_plugin_api::json::Raw;
+use dsh_plugin_api::kit::body::Answer as _;
+use dsh_plugin_api::kit::errors;
+use dsh_plugin_api::kit::head::{HeadFacts, cut, excerpt};
+use dsh_plugin_api::kit::lenient::{count, elements, filled, is_object, members, members_of, repaired};
 use dsh_plugin_api::sse::SseEvent;
 use dsh_plugin_api::vocab::{Failure, FailureCode, FinishReason, Target, Usage};
 use dsh_plugin_api::{Chunks, StreamEnd};
@@ -13,10 +17,6 @@ use serde_json::value::RawValue;
 use super::blocks::Blocks;
 use crate::config::ApiName;
 use crate::envelope::{ResponseFacts, StopReason};
-use dsh_plugin_api::kit::body::Answer as _;
-use dsh_plugin_api::kit::errors;
-use dsh_plugin_api::kit::head::{HeadFacts, cut, excerpt};
-use dsh_plugin_api::kit::lenient::{count, elements, filled, is_object, members, members_of, repaired};
 
 /// Longest excerpt of an answer in a message, in characters.
 const EXCERPT_LIMIT: usize = 300;

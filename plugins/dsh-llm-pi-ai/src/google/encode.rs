@@ -2,6 +2,9 @@
 
 use dsh_plugin_api::Encoded;
 use dsh_plugin_api::json::{Object, Raw, raw};
+use dsh_plugin_api::kit::endpoint::Endpoint;
+use dsh_plugin_api::kit::lenient::is_object;
+use dsh_plugin_api::kit::names::is_legal_word;
 use dsh_plugin_api::vocab::{Exchange, Failure, HttpRequest, Repair, Request, Target, Tool};
 use serde_json::json;
 
@@ -12,9 +15,6 @@ use super::thinking;
 use crate::config::{Input, Model};
 use crate::effort;
 use crate::request::{headers, offered, output_limit, size};
-use dsh_plugin_api::kit::endpoint::Endpoint;
-use dsh_plugin_api::kit::lenient::is_object;
-use dsh_plugin_api::kit::names::is_legal_word;
 
 /// Where a request goes.
 pub(super) struct Destination<'a> {

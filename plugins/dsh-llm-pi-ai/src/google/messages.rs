@@ -4,6 +4,11 @@
 //! the order of the calls. Contents of the user may follow one another; those of the model are joined.
 
 use dsh_plugin_api::json::{Object, Raw, raw};
+use dsh_plugin_api::kit::ids::{CallIds, IdRule};
+use dsh_plugin_api::kit::names::legal_word;
+use dsh_plugin_api::kit::notes::{
+    CONVERSATION_GOES_ON, IMAGE_OMITTED, IMAGE_UNAVAILABLE, SEE_IMAGE, TOOL_IMAGE_OMITTED,
+};
 use dsh_plugin_api::vocab::{Image, Repair, Role};
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -11,11 +16,6 @@ use serde_json::value::RawValue;
 use super::family::Family;
 use super::replay::{Call, Part, Turn};
 use crate::request::{IMAGE_SIZE, arguments, size};
-use dsh_plugin_api::kit::ids::{CallIds, IdRule};
-use dsh_plugin_api::kit::names::legal_word;
-use dsh_plugin_api::kit::notes::{
-    CONVERSATION_GOES_ON, IMAGE_OMITTED, IMAGE_UNAVAILABLE, SEE_IMAGE, TOOL_IMAGE_OMITTED,
-};
 
 /// Stands in place of the signature of a call that another model made. Google documents it for histories that were not
 /// made by the model itself.

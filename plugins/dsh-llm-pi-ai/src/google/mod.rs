@@ -13,6 +13,7 @@ mod replay;
 mod tests;
 mod thinking;
 
+use dsh_plugin_api::kit::head::HeadFacts;
 use dsh_plugin_api::vocab::{Failure, Request, Target};
 use dsh_plugin_api::{Encoded, ResponseHead};
 
@@ -20,7 +21,6 @@ pub(crate) use decode::Decoder;
 pub(crate) use replay::Turn;
 
 use crate::route::Route;
-use dsh_plugin_api::kit::head::HeadFacts;
 use encode::Destination;
 use family::Family;
 

@@ -2,6 +2,8 @@
 
 use dsh_plugin_api::Encoded;
 use dsh_plugin_api::json::{Object, Raw, raw};
+use dsh_plugin_api::kit::endpoint::Endpoint;
+use dsh_plugin_api::kit::lenient::is_object;
 use dsh_plugin_api::vocab::{Exchange, Failure, HttpRequest, Repair, Request, Target, Tool};
 use serde_json::json;
 
@@ -10,8 +12,6 @@ use super::replay::Turn;
 use crate::config::{Input, Model};
 use crate::effort::{self, Off, Thinking};
 use crate::request::{bearer, offered, output_limit};
-use dsh_plugin_api::kit::endpoint::Endpoint;
-use dsh_plugin_api::kit::lenient::is_object;
 
 /// Models that think by a mode of the prompt.
 const PROMPT_MODE: &str = "magistral";

@@ -5,16 +5,16 @@
 //! letters or digits.
 
 use dsh_plugin_api::json::{Object, Raw, raw};
-use dsh_plugin_api::vocab::{Image, Repair, Role};
-use serde_json::{Value, json};
-
-use super::replay::{Call, Part, Turn};
-use crate::request::{IMAGE_SIZE, arguments, size};
 use dsh_plugin_api::kit::ids::{CallIds, IdRule};
 use dsh_plugin_api::kit::names::legal_name;
 use dsh_plugin_api::kit::notes::{
     CONVERSATION_GOES_ON, IMAGE_OMITTED, IMAGE_UNAVAILABLE, NO_OUTPUT, RESULTS_SEEN, SEE_IMAGE, TOOL_IMAGE_OMITTED,
 };
+use dsh_plugin_api::vocab::{Image, Repair, Role};
+use serde_json::{Value, json};
+
+use super::replay::{Call, Part, Turn};
+use crate::request::{IMAGE_SIZE, arguments, size};
 
 /// Stands before the text of a result that says that the tool failed: the wire has no mark for it.
 const FAILED: &str = "[tool error] ";

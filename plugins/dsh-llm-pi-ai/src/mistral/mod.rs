@@ -9,6 +9,7 @@ mod replay;
 #[cfg(test)]
 mod tests;
 
+use dsh_plugin_api::kit::head::HeadFacts;
 use dsh_plugin_api::vocab::{Failure, Request, Target};
 use dsh_plugin_api::{Encoded, ResponseHead};
 
@@ -18,7 +19,6 @@ pub(crate) use replay::Turn;
 use crate::completions;
 use crate::config::ApiName;
 use crate::route::Route;
-use dsh_plugin_api::kit::head::HeadFacts;
 use encode::Destination;
 
 /// See `Adapter::encode`.

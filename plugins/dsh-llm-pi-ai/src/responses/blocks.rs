@@ -7,14 +7,14 @@
 use std::collections::HashMap;
 
 use dsh_plugin_api::json::{Joiner, Object, Raw};
+use dsh_plugin_api::kit::lenient::{is_string, string};
+use dsh_plugin_api::kit::streaming::{flush, made_up_id};
 use dsh_plugin_api::{Chunks, Slot};
 use serde_json::value::RawValue;
 
 use super::item::{Facts, Kind, arguments_text, composite_id};
 use super::replay::{MessageMark, call_entry, reasoning_entry, text_entry};
 use crate::envelope::ResponseFacts;
-use dsh_plugin_api::kit::lenient::{is_string, string};
-use dsh_plugin_api::kit::streaming::{flush, made_up_id};
 
 /// What an event says about the item that it belongs to.
 #[derive(Debug, Default)]

@@ -5,6 +5,10 @@
 //! terminal events of this wire: with one of them the response is over and the end of the connection is not awaited.
 
 use dsh_plugin_api::json::Raw;
+use dsh_plugin_api::kit::body::Answer as _;
+use dsh_plugin_api::kit::errors;
+use dsh_plugin_api::kit::head::{HeadFacts, excerpt};
+use dsh_plugin_api::kit::lenient::{count, elements, filled, members, members_of, repaired};
 use dsh_plugin_api::sse::SseEvent;
 use dsh_plugin_api::vocab::{Failure, FailureCode, FinishReason, Target, Usage};
 use dsh_plugin_api::{Chunks, StreamEnd};
@@ -14,10 +18,6 @@ use super::blocks::{Blocks, Key, PartKey};
 use super::item::{Facts, Kind};
 use crate::config::ApiName;
 use crate::envelope::{ResponseFacts, StopReason};
-use dsh_plugin_api::kit::body::Answer as _;
-use dsh_plugin_api::kit::errors;
-use dsh_plugin_api::kit::head::{HeadFacts, excerpt};
-use dsh_plugin_api::kit::lenient::{count, elements, filled, members, members_of, repaired};
 
 /// Longest excerpt of an answer in a message, in characters.
 const EXCERPT_LIMIT: usize = 300;

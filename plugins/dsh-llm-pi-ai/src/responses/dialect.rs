@@ -1,8 +1,9 @@
 //! What a server of this wire does in its own way: the manifest's flags, else what is known of the provider by the
 //! name of its route or its host.
 
-use crate::config::{CacheRetention, Model, Provider};
 use dsh_plugin_api::kit::endpoint::Endpoint;
+
+use crate::config::{CacheRetention, Model, Provider};
 
 /// Providers that are known to differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,6 +2,7 @@
 
 use dsh_plugin_api::Encoded;
 use dsh_plugin_api::json::{Object, Raw, raw};
+use dsh_plugin_api::kit::endpoint::Endpoint;
 use dsh_plugin_api::vocab::{Exchange, Failure, HttpRequest, Repair, Request, Target, Tool};
 use serde_json::json;
 
@@ -12,7 +13,6 @@ use super::thinking;
 use crate::config::{Input, Model};
 use crate::effort;
 use crate::request::{bearer, offered, output_limit};
-use dsh_plugin_api::kit::endpoint::Endpoint;
 
 /// OpenAI refuses a smaller output limit, in tokens.
 const LEAST_OUTPUT: u64 = 16;

@@ -1,9 +1,8 @@
 //! Output items: what a message, a reasoning item and a function call say, and the ids that they go by.
 
 use dsh_plugin_api::json::{self, Object, Raw, raw, replace_lone_surrogates};
-use serde_json::value::RawValue;
-
 use dsh_plugin_api::kit::lenient::{elements, filled, is_string, members_of, string};
+use serde_json::value::RawValue;
 
 /// The longest id of an item or a call that the wire takes.
 pub(super) const LONGEST_ID: usize = 64;

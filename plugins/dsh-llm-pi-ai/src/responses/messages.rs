@@ -7,6 +7,9 @@
 use std::collections::BTreeSet;
 
 use dsh_plugin_api::json::{Raw, raw};
+use dsh_plugin_api::kit::ids::{CallIds, IdRule};
+use dsh_plugin_api::kit::names::legal_name;
+use dsh_plugin_api::kit::notes::{IMAGE_OMITTED, IMAGE_UNAVAILABLE, NO_OUTPUT, TOOL_IMAGE_OMITTED};
 use dsh_plugin_api::vocab::{Image, Repair, Role};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -14,9 +17,6 @@ use serde_json::{Value, json};
 use super::item::{LONGEST_ID, halves, is_legal_id, sendable_reasoning};
 use super::replay::{Call, MessageMark, Part, Turn};
 use crate::request::{IMAGE_SIZE, arguments, size};
-use dsh_plugin_api::kit::ids::{CallIds, IdRule};
-use dsh_plugin_api::kit::names::legal_name;
-use dsh_plugin_api::kit::notes::{IMAGE_OMITTED, IMAGE_UNAVAILABLE, NO_OUTPUT, TOOL_IMAGE_OMITTED};
 
 /// Who speaks in a message that is not the model's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

@@ -17,6 +17,7 @@ mod replay;
 mod tests;
 mod thinking;
 
+use dsh_plugin_api::kit::head::HeadFacts;
 use dsh_plugin_api::vocab::{Failure, Request, Target};
 use dsh_plugin_api::{Encoded, ResponseHead};
 
@@ -25,7 +26,6 @@ pub(crate) use replay::Turn;
 
 use crate::route::Route;
 use dialect::Dialect;
-use dsh_plugin_api::kit::head::HeadFacts;
 use encode::Destination;
 
 /// See `Adapter::encode`.
