@@ -56,7 +56,7 @@ impl<A: Answer> BodyDecoder<A> {
         Self { body: if refused { Body::Refusal(Vec::new()) } else { Body::Unknown(Vec::new()) }, answer }
     }
 
-    /// The answer, for tests of a wire.
+    /// The answer as far as it came.
     pub const fn answer_mut(&mut self) -> &mut A {
         &mut self.answer
     }

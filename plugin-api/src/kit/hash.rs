@@ -1,12 +1,12 @@
 //! A small stable hash, for names and ids that must come out the same in every process and version.
 
 /// FNV-1a with 64 bits.
-pub fn fnv1a(bytes: &[u8]) -> u64 {
+pub(crate) fn fnv1a(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 /// The hash of a text and an ordinal as `length` digits and lower-case letters.
-pub fn word(text: &str, ordinal: u32, length: usize) -> String {
+pub(crate) fn word(text: &str, ordinal: u32, length: usize) -> String {
     const DIGITS: [char; 36] = [
         '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i', 'j', 'k', 'l',
         'm', 'n', 'o', 'p', 'q', 'r', 's', 't', 'u', 'v', 'w', 'x', 'y', 'z',

@@ -84,7 +84,7 @@ fn retry_after_ms(head: &ResponseHead) -> Option<u64> {
 }
 
 /// `7`, `1.5`, `36s` or `250ms` as milliseconds.
-pub fn seconds_text_to_ms(text: &str) -> Option<u64> {
+pub(crate) fn seconds_text_to_ms(text: &str) -> Option<u64> {
     let text = text.trim();
     let (number, factor) = match (text.strip_suffix("ms"), text.strip_suffix('s')) {
         (Some(number), _) => (number, 1.0),
@@ -102,7 +102,7 @@ fn rounded(milliseconds: f64) -> Option<u64> {
 }
 
 /// The class of a status that is no success, where the body says nothing better.
-pub const fn class_of(status: u16) -> FailureCode {
+pub(crate) const fn class_of(status: u16) -> FailureCode {
     match status {
         401 | 403 => FailureCode::Auth,
         402 => FailureCode::Quota,

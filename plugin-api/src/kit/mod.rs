@@ -12,7 +12,7 @@
 pub mod body;
 pub mod endpoint;
 pub mod errors;
-pub mod hash;
+mod hash;
 pub mod head;
 pub mod ids;
 pub mod lenient;
