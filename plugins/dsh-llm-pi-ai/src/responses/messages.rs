@@ -349,7 +349,7 @@ impl History {
             self.repaired(position, "tool-name-rewritten");
         }
         let (wanted, item_id) = halves(&call.id);
-        let call_id = self.ids.call_as(&call.id, wanted, &name, call.native);
+        let call_id = self.ids.call_as(&call.id, wanted, &name, false);
         if call_id != wanted {
             self.repaired(position, "call-id-rewritten");
         }
