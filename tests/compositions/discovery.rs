@@ -44,12 +44,12 @@ fn composition(server: &Provider) -> Composition {
     for route in ["rich", "denied", "page", "moved", "silent", "endless"] {
         let url = server.url();
         text.push_str(&format!(
-            "[adapter.config.providers.{route}]\nprovider = \"groq\"\nbase_url = \"{url}/{route}\"\n"
+            "[adapter.config.providers.{route}]\nprovider = \"groq\"\nbase_url = \"{url}/{route}\"\ncredential = \"GROQ_API_KEY\"\n"
         ));
     }
     text.push_str("[[adapter.config.providers.rich.models]]\nid = \"known\"\n");
     text.push_str(&format!(
-        "[adapter.config.providers.ant]\nprovider = \"anthropic\"\nbase_url = \"{}/ant\"\n",
+        "[adapter.config.providers.ant]\nprovider = \"anthropic\"\nbase_url = \"{}/ant\"\ncredential = \"ANTHROPIC_API_KEY\"\n",
         server.url()
     ));
     text.push_str("[[adapter]]\nid = \"replay\"\nlibrary = \"dsh-llm-replay\"\n");
@@ -139,7 +139,7 @@ fn a_preset_sends_its_own_key_and_only_to_its_route() {
     let server = Provider::start(&[json!({ "match": { "header": { "authorization": KEY } }, "text": "hello" })]);
     let composition = Composition::new(&format!(
         "version = 1\n[[adapter]]\nid = \"pi-ai\"\nlibrary = \"dsh-llm-pi-ai\"\n\
-         [adapter.config.providers.work]\nprovider = \"groq\"\nbase_url = \"{}\"\n[agent]\nmodel = \"work/m\"\n",
+         [adapter.config.providers.work]\nprovider = \"groq\"\nbase_url = \"{}\"\ncredential = \"GROQ_API_KEY\"\n[agent]\nmodel = \"work/m\"\n",
         server.url()
     ));
     let outcome = with_keys(composition.command(&["run", "hi"]));

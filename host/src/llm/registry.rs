@@ -69,8 +69,8 @@ enum NotServing {
     Create { library: String, error: CreateError },
     #[error(
         "it claims the credential {claimed:?} for its route {route:?}, where the manifest names {}; a route may use \
-         only the reference that `config.providers.{route}.credential` names, or without one NAME_API_KEY of the \
-         preset that its `provider` names",
+         only the reference that `config.providers.{route}.credential` names, or without it and \
+         without `base_url` NAME_API_KEY of the preset that its `provider` names",
         named.as_ref().map_or_else(|| "none".to_owned(), |named| format!("{named:?}"))
     )]
     Credential { route: String, claimed: String, named: Option<String> },
@@ -224,10 +224,13 @@ fn named<'a>(config: &'a serde_json::Value, route: &str, key: &str) -> Option<&'
 
 /// The reference that adapter and manifest agree on. The manifest is the user's word: an adapter that claims another
 /// one would get a secret that was not meant for it. `provider = "deepseek"` is such a word as well, for
-/// `DEEPSEEK_API_KEY` and no other.
+/// `DEEPSEEK_API_KEY` and no other, as long as the route does not name another place to send it to.
 fn credential(config: &serde_json::Value, info: &RouteInfo) -> Result<Option<String>, NotServing> {
     let named = named(config, &info.name, "credential").map(str::to_owned).or_else(|| {
         let preset = self::named(config, &info.name, "provider")?;
+        if self::named(config, &info.name, "base_url").is_some() {
+            return None;
+        }
         Some(format!("{}_API_KEY", preset.to_uppercase().replace('-', "_")))
     });
     match &info.credential {
@@ -260,6 +263,7 @@ mod tests {
             (json!({}), "OTHER", false),
             (json!({ "provider": "lm-x" }), "LM_X_API_KEY", true),
             (json!({ "provider": "lm-x" }), "OTHER", false),
+            (json!({ "provider": "lm-x", "base_url": "https://elsewhere.test" }), "LM_X_API_KEY", false),
             (json!({ "provider": "lm-x", "credential": "OWN" }), "OWN", true),
             (json!({ "provider": "lm-x", "credential": "OWN" }), "LM_X_API_KEY", false),
         ] {

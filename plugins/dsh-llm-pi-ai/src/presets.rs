@@ -86,6 +86,8 @@ impl TryFrom<ProviderEntry> for Provider {
         let Some(api) = api.or_else(|| preset.map(|preset| preset.api)) else {
             return Err(unsaid("api"));
         };
+        // A key is for the place that its preset names; whoever sends it elsewhere says so.
+        let credential = credential.or_else(|| preset.filter(|_| base_url.is_none())?.credential.clone());
         let known = || preset.and_then(|preset| preset.base_url.get(&api)).cloned();
         let base_url = base_url.or_else(known).ok_or_else(|| match (&provider, preset) {
             (Some(name), Some(preset)) => format!(
@@ -103,7 +105,7 @@ impl TryFrom<ProviderEntry> for Provider {
         Ok(Self {
             api,
             base_url,
-            credential: credential.or_else(|| preset?.credential.clone()),
+            credential,
             cache_retention,
             models: models.collect(),
             compat,
@@ -225,6 +227,15 @@ mod tests {
         assert_eq!(model.compat.supports_store, Some(false));
         assert!(model.compat.max_tokens_field.is_some());
         assert_eq!(model.compat.supports_developer_role, Some(false));
+    }
+
+    #[test]
+    fn the_key_of_a_preset_goes_nowhere_else() {
+        let elsewhere = json!({ "provider": "groq", "base_url": "https://elsewhere.test/v1" });
+        assert_eq!(provider(elsewhere.clone()).unwrap().credential, None);
+        let mut said = elsewhere;
+        said["credential"] = json!("GROQ_API_KEY");
+        assert_eq!(provider(said).unwrap().credential.as_deref(), Some("GROQ_API_KEY"));
     }
 
     #[test]
