@@ -68,7 +68,9 @@ fn the_built_in_manifest_works_without_any_key() {
     assert_eq!(manifest.agents["default"].tools, ["bash"]);
     assert_eq!(manifest.transport, Transport::default());
     let routes = manifest.adapters[0].config["providers"].as_object().unwrap();
-    assert!(routes.values().all(|route| route["api"] == "openai-completions"));
+    let by_preset: Vec<&str> =
+        routes.iter().filter(|(_, route)| route.get("provider").is_some()).map(|(name, _)| name.as_str()).collect();
+    assert_eq!(by_preset, ["anthropic", "google"]);
     let keyed: Vec<&str> =
         routes.iter().filter(|(_, route)| route.get("credential").is_some()).map(|(name, _)| name.as_str()).collect();
     assert_eq!(
