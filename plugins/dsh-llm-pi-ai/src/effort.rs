@@ -51,11 +51,7 @@ pub(crate) fn of(effort: Option<&str>, model: &Model, target: &Target) -> Result
             Some(LevelSpelling::Switch(_)) => Off::Impossible,
         }));
     };
-    let supported = |level: &Level| match spelling(*level) {
-        None => !matches!(level, Level::Xhigh | Level::Max),
-        Some(LevelSpelling::Name(_)) => true,
-        Some(LevelSpelling::Switch(_)) => false,
-    };
+    let supported = |level: &Level| is_supported(*level, model);
     let level = Level::ALL.into_iter().find(|level| level.name() == effort).filter(supported).ok_or_else(|| {
         let levels = Level::ALL.into_iter().filter(supported).map(Level::name).collect::<Vec<_>>().join(", ");
         let message = format!("{target} has no reasoning effort {effort:?}; it takes {levels}");
@@ -65,4 +61,13 @@ pub(crate) fn of(effort: Option<&str>, model: &Model, target: &Target) -> Result
         Some(LevelSpelling::Name(name)) => Thinking::On { level, effort: name.clone(), mapped: true },
         _ => Thinking::On { level, effort: level.name().to_owned(), mapped: false },
     })
+}
+
+/// True for a level that the model has: every one that the manifest does not deny, the two highest only by name.
+pub(crate) fn is_supported(level: Level, model: &Model) -> bool {
+    match model.thinking_level_map.get(&level) {
+        None => !matches!(level, Level::Xhigh | Level::Max),
+        Some(LevelSpelling::Name(_)) => true,
+        Some(LevelSpelling::Switch(_)) => false,
+    }
 }

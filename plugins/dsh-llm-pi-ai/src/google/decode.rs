@@ -54,7 +54,8 @@ impl Ended {
         };
         match reason {
             "STOP" => Self::Done,
-            "MAX_TOKENS" => Self::Limit,
+            // `CONTINUATION` is the limit of one request, in which the provider would go on in another.
+            "MAX_TOKENS" | "CONTINUATION" => Self::Limit,
             "SAFETY"
             | "RECITATION"
             | "BLOCKLIST"

@@ -1,17 +1,17 @@
 //! From a request and its converted history to the HTTP request.
 
 use dsh_plugin_api::Encoded;
-use dsh_plugin_api::json::{Object, Raw, raw};
+use dsh_plugin_api::json::{Object, raw};
 use dsh_plugin_api::kit::endpoint::Endpoint;
-use dsh_plugin_api::kit::lenient::is_object;
 use dsh_plugin_api::kit::names::is_legal_word;
-use dsh_plugin_api::vocab::{Exchange, Failure, HttpRequest, Repair, Request, Target, Tool};
+use dsh_plugin_api::vocab::{Exchange, Failure, HttpRequest, Repair, Request, Target};
 use serde_json::json;
 
 use super::family::Family;
 use super::messages::{Content, History};
 use super::replay::Turn;
 use super::thinking;
+use super::tools::tools;
 use crate::config::{Input, Model};
 use crate::effort;
 use crate::request::{headers, offered, output_limit, size};
@@ -47,7 +47,7 @@ pub(super) fn encode(request: &Request, history: Vec<Turn>, to: &Destination<'_>
     if let Some(limit) = limit {
         config.set("maxOutputTokens", raw(&limit));
     }
-    if let Some(thinking) = thinking::config(&thinking, **family) {
+    if let Some(thinking) = thinking::config(&thinking, model, **family) {
         config.set("thinkingConfig", thinking);
     }
     let mut body = Object::new();
@@ -76,23 +76,6 @@ fn contents(turns: Vec<Turn>, to: &Destination<'_>) -> (Vec<Content>, Vec<Repair
         history.push(position, turn);
     }
     history.finish()
-}
-
-fn tools(offered: &[&Tool]) -> Raw {
-    let declaration = |tool: &&Tool| {
-        let mut out = Object::new();
-        out.set("name", raw(&tool.name));
-        out.set("description", raw(&tool.description));
-        // A function that takes nothing has no schema.
-        if is_object(&tool.parameters) {
-            out.set("parametersJsonSchema", tool.parameters.clone());
-        }
-        raw(&out)
-    };
-    let declarations: Vec<_> = offered.iter().map(declaration).collect();
-    let mut list = Object::new();
-    list.set("functionDeclarations", raw(&declarations));
-    raw(&[list])
 }
 
 /// The path of a model; an id may name its collection itself, as tuned models do.

@@ -14,7 +14,7 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::family::Family;
-use super::replay::{Call, Part, Turn};
+use super::replay::{Call, Part, Turn, is_signature};
 use crate::request::{IMAGE_SIZE, arguments, size};
 
 /// Stands in place of the signature of a call that another model made. Google documents it for histories that were not
@@ -306,7 +306,7 @@ impl History {
         // Unsigned thoughts alone are no content for the model to go on from.
         let says = |part: &Part| match part {
             Part::Text { .. } | Part::Call(_) => true,
-            Part::Reasoning { carrier, .. } => carrier.is_some(),
+            Part::Reasoning { carrier, .. } => carrier.as_deref().is_some_and(is_signature),
             Part::Image(_) | Part::Result { .. } => false,
         };
         if !parts.iter().any(says) {
@@ -317,20 +317,33 @@ impl History {
         self.calls.clear();
         let mut out = Vec::new();
         for part in parts {
-            let (data, signature) = match part {
+            let (data, carrier) = match part {
                 Part::Text { text, carrier } => (Data::Text(text), carrier),
-                Part::Reasoning { text, carrier } if !text.trim().is_empty() || carrier.is_some() => {
-                    (Data::Thought(text), carrier)
-                }
+                Part::Reasoning { text, carrier } => (Data::Thought(text), carrier),
                 Part::Call(call) => self.call(position, call),
-                Part::Reasoning { .. } | Part::Image(_) | Part::Result { .. } => continue,
+                Part::Image(_) | Part::Result { .. } => continue,
             };
-            out.push(WirePart { data, signature });
+            let signature = self.signature(position, carrier);
+            if signature.is_some() || !matches!(&data, Data::Thought(text) if text.trim().is_empty()) {
+                out.push(WirePart { data, signature });
+            }
         }
         match self.out.last_mut().filter(|last| last.speaker == Speaker::Model) {
             Some(last) => last.parts.append(&mut out),
             None => self.out.push(Content { speaker: Speaker::Model, parts: out }),
         }
+    }
+
+    /// What the provider takes as a signature.
+    fn signature(&mut self, position: usize, stored: Option<String>) -> Option<String> {
+        let (signature, unusable) = match stored {
+            Some(stored) if is_signature(&stored) => (Some(stored), false),
+            other => (None, other.is_some()),
+        };
+        if unusable {
+            self.repaired(position, "signature-left-out");
+        }
+        signature
     }
 
     fn call(&mut self, position: usize, call: Call) -> (Data, Option<String>) {

@@ -1,7 +1,8 @@
 //! The wire `google-generative-ai`: Google's Generative Language API, as Gemini and Gemma speak it.
 //!
 //! `encode` makes the request from `messages`, `decode` reads the response into `blocks`, `replay` is the metadata that
-//! a message carries; `family` is what generations of models do differently, `thinking` how thinking is switched.
+//! a message carries; `family` is what generations of models do differently, `thinking` how thinking is
+//! switched, `tools` how tools are described.
 
 mod blocks;
 mod decode;
@@ -12,6 +13,7 @@ mod replay;
 #[cfg(test)]
 mod tests;
 mod thinking;
+mod tools;
 
 use dsh_plugin_api::kit::head::HeadFacts;
 use dsh_plugin_api::vocab::{Failure, Request, Target};

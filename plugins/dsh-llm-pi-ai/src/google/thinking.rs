@@ -6,8 +6,8 @@
 use dsh_plugin_api::json::{Object, Raw, raw};
 
 use super::family::{Family, Size};
-use crate::config::Level;
-use crate::effort::{Off, Thinking};
+use crate::config::{Level, LevelSpelling, Model};
+use crate::effort::{self, Off, Thinking};
 
 /// A budget that leaves it to the model.
 const DYNAMIC: i64 = -1;
@@ -22,15 +22,14 @@ enum Amount {
 }
 
 /// The `thinkingConfig` of a request; none for a model that does not think.
-pub(super) fn config(thinking: &Thinking, family: Family) -> Option<Raw> {
+pub(super) fn config(thinking: &Thinking, model: &Model, family: Family) -> Option<Raw> {
     let (on, amount) = match thinking {
         Thinking::Unavailable => return None,
-        Thinking::On { level, effort, mapped } => {
-            (true, mapped.then(|| spelled(effort, family)).unwrap_or_else(|| amount(*level, family)))
-        }
+        Thinking::On { effort, mapped: true, .. } => (true, spelled(effort, family)),
+        Thinking::On { level, .. } => (true, amount(*level, family)),
         Thinking::Off(Off::Named(name)) => (false, spelled(name, family)),
         Thinking::Off(Off::Unnamed) => (false, off(family)),
-        Thinking::Off(Off::Impossible) => (false, amount(Level::Minimal, family)),
+        Thinking::Off(Off::Impossible) => (false, least(model, family)),
     };
     let mut out = Object::new();
     if on {
@@ -56,6 +55,16 @@ fn spelled(name: &str, family: Family) -> Amount {
             budget @ Amount::Budget(_) => budget,
         },
         None => Amount::Level(name.to_ascii_uppercase()),
+    }
+}
+
+/// The least that a model has which always thinks.
+fn least(model: &Model, family: Family) -> Amount {
+    let has = |level: &Level| *level != Level::Off && effort::is_supported(*level, model);
+    let level = Level::ALL.into_iter().find(has).unwrap_or(Level::Minimal);
+    match model.thinking_level_map.get(&level) {
+        Some(LevelSpelling::Name(name)) => spelled(name, family),
+        _ => amount(level, family),
     }
 }
 
@@ -105,7 +114,8 @@ mod tests {
     use super::*;
 
     fn sent(id: &str, thinking: &Thinking) -> Value {
-        config(thinking, Family::of(id)).map_or(Value::Null, |config| serde_json::from_str(config.get()).unwrap())
+        config(thinking, &Model::default(), Family::of(id))
+            .map_or(Value::Null, |config| serde_json::from_str(config.get()).unwrap())
     }
 
     fn on(level: Level) -> Thinking {
@@ -165,6 +175,23 @@ mod tests {
         ] {
             let thinking = Thinking::On { level: Level::High, effort: effort.into(), mapped: true };
             assert_eq!(sent(id, &thinking), expected, "{id} {effort}");
+        }
+    }
+
+    #[test]
+    fn a_model_that_always_thinks_is_told_the_least_that_the_manifest_leaves() {
+        let no = || LevelSpelling::Switch(false);
+        let name = |name: &str| LevelSpelling::Name(name.to_owned());
+        for (id, map, expected) in [
+            ("gemini-3-flash-preview", vec![(Level::Minimal, no())], json!({"thinkingLevel": "LOW"})),
+            ("gemini-3-flash-preview", vec![(Level::Minimal, name("low"))], json!({"thinkingLevel": "LOW"})),
+            ("gemini-2.5-flash", vec![(Level::Minimal, no())], json!({"thinkingBudget": 2048})),
+            ("gemini-2.5-pro", vec![(Level::Minimal, name("256"))], json!({"thinkingBudget": 256})),
+        ] {
+            let map = map.into_iter().chain([(Level::Off, no())]).collect();
+            let model = Model { thinking_level_map: map, ..Model::default() };
+            let sent = config(&Thinking::Off(Off::Impossible), &model, Family::of(id)).unwrap();
+            assert_eq!(serde_json::from_str::<Value>(sent.get()).unwrap(), expected, "{id}");
         }
     }
 }

@@ -156,6 +156,7 @@ fn how_it_ended() {
         (text.clone() + &end("MAX_TOKENS"), "max-tokens", 1),
         (call.clone() + &end("MAX_TOKENS"), "max-tokens", 1),
         (no_usage("MAX_TOKENS"), "max-tokens", 0),
+        (text.clone() + &end("CONTINUATION"), "max-tokens", 1),
         (text.clone() + &end("SAFETY"), "REFUSED", 1),
         (end("RECITATION"), "REFUSED", 0),
         (call.clone() + &end("PROHIBITED_CONTENT"), "REFUSED", 1),

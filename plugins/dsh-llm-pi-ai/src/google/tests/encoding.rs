@@ -232,6 +232,30 @@ fn thoughts_and_blank_texts_go_back_only_where_they_are_of_use() {
 }
 
 #[test]
+fn a_signature_that_is_no_base64_is_left_out_and_the_message_stays_native() {
+    let content = json!([{"type": "reasoning", "text": "plan"}, text("Hi."), text(""), call("a", "{}")]);
+    let sent = |signature: &str| {
+        let entries = json!([{"type": "reasoning", "thinkingSignature": signature},
+            {"type": "text", "textSignature": "QQ=="}, {"type": "text", "textSignature": signature},
+            {"type": "tool-call", "thoughtSignature": signature}]);
+        let list = json!([user("go"), own(content.clone(), entries), result("a", json!([text("1")])), user("on")]);
+        let request = json!({"messages": list});
+        (gemini().body(&request)["contents"][1]["parts"].clone(), gemini().repairs(&request))
+    };
+    for signature in ["{}", "msg_1", "QQ=", "====", "A A="] {
+        let (parts, repairs) = sent(signature);
+        assert_eq!(
+            parts,
+            json!([{"text": "plan", "thought": true}, {"text": "Hi.", "thoughtSignature": "QQ=="},
+                {"functionCall": {"id": "a", "name": "bash", "args": {}}}]),
+            "{signature}"
+        );
+        assert_eq!(repairs, [(1, "signature-left-out".to_owned())], "{signature}");
+    }
+    assert_eq!(sent("QQ==").1, []);
+}
+
+#[test]
 fn calls_are_made_legal_and_what_was_changed_is_reported() {
     let odd = json!({"type": "tool-call", "id": "call|item", "name": "3d.view", "arguments": "{\"cut\":"});
     let request = json!({"messages": [user("go"), said(json!([odd])), result("call|item", json!([text("out")]))]});
