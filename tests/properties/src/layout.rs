@@ -1,4 +1,4 @@
-//! How events are written down: line ends, marks, comments, fields that nobody reads, data over several lines.
+//! How answers are written down: line ends, marks, comments, fields that nobody reads, data over several lines.
 
 use proptest::prelude::*;
 
@@ -10,7 +10,19 @@ pub struct Layout {
     blanks: Vec<bool>,
     lines: Vec<bool>,
     between: Vec<&'static str>,
+    types: Types,
     turn: usize,
+}
+
+/// Where an event says its type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Types {
+    /// In its data and beside it.
+    Both,
+    /// In its data.
+    Inside,
+    /// Beside its data.
+    Beside,
 }
 
 /// Any layout.
@@ -30,8 +42,11 @@ pub fn layouts() -> impl Strategy<Value = Layout> {
         proptest::collection::vec(any::<bool>(), 1..4),
         proptest::collection::vec(proptest::bool::weighted(0.2), 1..4),
         proptest::collection::vec(between, 1..4),
+        proptest::sample::select(&[Types::Both, Types::Both, Types::Inside, Types::Beside][..]),
     )
-        .prop_map(|(mark, ends, blanks, lines, between)| Layout { mark, ends, blanks, lines, between, turn: 0 })
+        .prop_map(|(mark, ends, blanks, lines, between, types)| {
+            Layout { mark, ends, blanks, lines, between, types, turn: 0 }
+        })
 }
 
 impl Layout {
@@ -67,6 +82,17 @@ impl Layout {
         complete_at
     }
 
+    /// Writes an event of a wire whose events have types; `members` are those of its data beside `type`. Returns what
+    /// [`Layout::event`] does.
+    pub fn typed(&mut self, body: &mut Vec<u8>, kind: &str, members: &str) -> usize {
+        let name = if self.types == Types::Inside { "" } else { kind };
+        let comma = if members.is_empty() { "" } else { "," };
+        match self.types {
+            Types::Beside => self.event(body, name, &format!("{{{members}}}")),
+            Types::Both | Types::Inside => self.event(body, name, &format!(r#"{{"type":"{kind}"{comma}{members}}}"#)),
+        }
+    }
+
     /// Ends a line that holds this much more.
     fn line(&mut self, body: &mut Vec<u8>, text: &str) {
         body.extend_from_slice(text.as_bytes());
@@ -75,5 +101,30 @@ impl Layout {
         // Behind CR, LF would be the same line end.
         let end = if end == "\n" && body.last() == Some(&b'\r') { "\r" } else { end };
         body.extend_from_slice(end.as_bytes());
+    }
+}
+
+/// What stands around an answer that is one JSON document.
+#[derive(Debug, Clone)]
+pub struct Around {
+    mark: bool,
+    before: &'static str,
+    after: &'static str,
+}
+
+/// Anything that may stand there.
+pub fn arounds() -> impl Strategy<Value = Around> {
+    let blanks = || proptest::sample::select(&["", "\n", " \r\n", "\t"][..]);
+    (any::<bool>(), blanks(), blanks()).prop_map(|(mark, before, after)| Around { mark, before, after })
+}
+
+impl Around {
+    /// The body, and its length up to the end of the document.
+    #[must_use]
+    pub fn put(&self, document: &str) -> (Vec<u8>, usize) {
+        let mark = if self.mark { "\u{feff}" } else { "" };
+        let start = format!("{mark}{}{document}", self.before);
+        let complete_at = start.len();
+        ((start + self.after).into_bytes(), complete_at)
     }
 }
