@@ -322,6 +322,8 @@ impl Writer {
             Block::Redacted(data) => (start_of("redacted_thinking", &format!(r#","data":{}"#, data.whole())), Vec::new()),
             Block::Call { call, whole } => {
                 let (id, name, arguments) = (self.known.calls.len(), call.name, &call.arguments);
+                // What came with the start is shown at the end; it stays with blocks that have one.
+                let whole = &(*whole && self.style.stops);
                 let input = if *whole { arguments.text() } else { "{}".to_owned() };
                 let pieces = if *whole { vec!["\"\"".to_owned()] } else { arguments.strings() };
                 let events = pieces.iter().map(|piece| delta("input_json_delta", "partial_json", piece)).collect();
