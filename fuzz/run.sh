@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Fuzzes one target on one core, on stable Rust, then keeps what is worth replaying.
 #
-#     fuzz/run.sh TARGET SECONDS        # sse_framing, completions_decode or envelope_restore
+#     fuzz/run.sh TARGET SECONDS        # TARGET is a name in targets/
 #     fuzz/run.sh TARGET FILE           # runs one input, for example a crash
 #
 # Seeds come from the bodies of tests/properties and from fuzz/corpus/TARGET; everything found is gathered under

@@ -2,9 +2,15 @@
 
 use std::path::Path;
 
+use dsh_properties::anthropic::Anthropic;
+use dsh_properties::bodies::{self, Body};
 use dsh_properties::completions::Completions;
 use dsh_properties::decoding::{self, Wire};
-use dsh_properties::{bodies, framing, restoring};
+use dsh_properties::deepseek::OwnApi;
+use dsh_properties::google::Google;
+use dsh_properties::mistral::Mistral;
+use dsh_properties::responses::Responses;
+use dsh_properties::{framing, restoring};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 
@@ -19,14 +25,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let generated = generated(framing::bodies())?;
             bodies::COMPLETIONS.iter().map(|(_, body)| framing::seed(body, &[3])).chain(generated).collect()
         }
-        "completions_decode" => {
-            let answers = generated(<Completions as Wire>::answers())?;
-            let bodies = bodies::COMPLETIONS.iter().map(|(_, body)| body.to_vec());
-            bodies
-                .chain(answers.into_iter().map(|answer| answer.body))
-                .map(|body| decoding::seed(&body, &[7, 1]))
-                .collect()
-        }
+        "completions_decode" => answers::<Completions>(bodies::COMPLETIONS)?,
+        "responses_decode" => answers::<Responses>(bodies::RESPONSES)?,
+        "anthropic_decode" => answers::<Anthropic>(bodies::ANTHROPIC)?,
+        "google_decode" => answers::<Google>(bodies::GOOGLE)?,
+        "mistral_decode" => answers::<Mistral>(bodies::MISTRAL)?,
+        "deepseek_decode" => answers::<OwnApi>(bodies::DEEPSEEK)?,
         "envelope_restore" => restoring::seeds(),
         other => return Err(format!("there is no target {other}").into()),
     };
@@ -34,6 +38,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         std::fs::write(Path::new(folder).join(format!("seed-{at:03}")), seed)?;
     }
     Ok(())
+}
+
+/// The bodies of a wire, and generated answers.
+fn answers<W: Wire>(bodies: &[Body]) -> Result<Vec<Vec<u8>>, Box<dyn std::error::Error>> {
+    let answers = generated(W::answers())?.into_iter().map(|answer| answer.body);
+    let bodies = bodies.iter().map(|(_, body)| body.to_vec());
+    Ok(bodies.chain(answers).map(|body| decoding::seed(&body, &[7, 1])).collect())
 }
 
 /// The same values in every run.

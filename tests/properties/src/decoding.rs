@@ -1,20 +1,17 @@
 //! Decoders of any wire: bytes to chunks, judged by what must hold for every body.
 
-use std::sync::LazyLock;
-
-use dsh_llm_pi_ai::PiAi;
 use dsh_plugin_api::abi::{BatchReader, Item};
 use dsh_plugin_api::json::raw;
-use dsh_plugin_api::vocab::{Block, BlockType, Chunk, FinishReason, Target};
+use dsh_plugin_api::vocab::{Block, BlockType, Chunk, FinishReason, ReplayEnvelope, Target};
 use dsh_plugin_api::{Adapter, Chunks, Decoder, ResponseHead, StreamEnd};
 use proptest::prelude::*;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use crate::pieces::pieces;
 
-/// One wire of the adapter, for the checks of this module.
+/// One wire of an adapter, for the checks of this crate.
 pub trait Wire {
-    /// Its name in the manifest.
+    /// Its name in the manifest, and that of its route.
     const API: &'static str;
     /// What damage inserts: the wire's own words, those of its end first of all.
     const WORDS: &'static [&'static str];
@@ -43,13 +40,17 @@ pub struct Answer {
     pub reasoning: String,
     /// Name and arguments of every call.
     pub calls: Vec<(String, String)>,
+    /// What the next request holds of it, byte for byte: the provider's opaque values, each with the name of its
+    /// member, and the arguments.
+    pub returned: Vec<String>,
 }
 
 impl std::fmt::Debug for Answer {
     /// Readable: a failing case is read by a person.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { body, complete_at, outcome, text, reasoning, calls } = self;
+        let Self { body, complete_at, outcome, text, reasoning, calls, returned } = self;
         writeln!(f, "{outcome}, complete at {complete_at:?}, text {text:?}, reasoning {reasoning:?}, calls {calls:?}")?;
+        writeln!(f, "    returned {returned:?}")?;
         write!(f, "    b\"{}\"", body.escape_ascii())
     }
 }
@@ -63,6 +64,8 @@ pub struct Decoded {
     pub blocks: Vec<Block>,
     /// Why it ended.
     pub finish: FinishReason,
+    /// What is stored for the next request.
+    pub state: Option<ReplayEnvelope>,
 }
 
 impl Decoded {
@@ -108,23 +111,38 @@ impl Decoded {
 /// Head of a response that is an event stream.
 pub const STREAM: (u16, &str) = (200, "text/event-stream");
 
-/// The adapter with one route per wire, each named like its wire.
-pub static ADAPTER: LazyLock<PiAi> = LazyLock::new(|| {
-    let apis = [
-        "openai-completions",
-        "openai-responses",
-        "anthropic-messages",
-        "google-generative-ai",
-        "mistral-conversations",
-    ];
+/// The adapter of the common wires, with one route for each, named like its wire.
+///
+/// The adapters themselves are not linked to this crate: each exports the same symbol, so that a binary holds one.
+#[must_use]
+pub fn pi_ai<A: Adapter>() -> A {
     let model = json!({"id": "m", "context_window": 200_000, "max_tokens": 8192, "reasoning": true,
         "input": ["text", "image"]});
-    let route =
-        |api: &str| (api.to_owned(), json!({"api": api, "base_url": "http://gateway.test/v1", "models": [model]}));
-    let config = json!({"providers": apis.map(route).into_iter().collect::<serde_json::Map<_, _>>()});
-    let config = serde_json::from_value(config).expect("the configuration is one");
-    PiAi::new(config).expect("the adapter takes the configuration")
-});
+    let route = |api: &str| json!({"api": api, "base_url": "http://gateway.test/v1", "models": [model]});
+    adapter(COMMON_APIS.iter().map(|api| (*api, route(api))))
+}
+
+/// The adapter of DeepSeek's own API, with one route.
+#[must_use]
+pub fn deepseek<A: Adapter>() -> A {
+    let model = json!({"id": "m", "context_window": 200_000, "max_tokens": 8192, "images": true});
+    adapter([("deepseek", json!({"base_url": "http://deepseek.test", "models": [model]}))].into_iter())
+}
+
+/// The common wires.
+pub const COMMON_APIS: [&str; 5] = [
+    "openai-completions",
+    "openai-responses",
+    "anthropic-messages",
+    "google-generative-ai",
+    "mistral-conversations",
+];
+
+fn adapter<A: Adapter>(routes: impl Iterator<Item = (&'static str, Value)>) -> A {
+    let routes: Map<String, Value> = routes.map(|(name, route)| (name.to_owned(), route)).collect();
+    let config = serde_json::from_value(json!({"providers": routes})).expect("the configuration is one");
+    A::new(config).expect("the adapter takes the configuration")
+}
 
 /// Where requests of a wire go.
 #[must_use]
@@ -133,18 +151,18 @@ pub fn target(api: &str) -> Target {
 }
 
 /// One response in progress.
-struct Response {
-    decoder: <PiAi as Adapter>::Decoder,
+struct Response<A: Adapter> {
+    decoder: A::Decoder,
     out: Chunks,
     reader: BatchReader,
     seen: Seen,
 }
 
-impl Response {
-    fn new(api: &str, (status, content_type): (u16, &str)) -> Self {
+impl<A: Adapter> Response<A> {
+    fn new<W: Wire>(adapter: &A, (status, content_type): (u16, &str)) -> Self {
         let headers = vec![("content-type".to_owned(), content_type.to_owned())];
         let head = ResponseHead::Http { status, headers };
-        let decoder = ADAPTER.decoder(&head, &target(api)).expect("the wire is served");
+        let decoder = adapter.decoder(&head, &target(W::API)).expect("the wire is served");
         Self { decoder, out: Chunks::new(), reader: BatchReader::new(), seen: Seen::default() }
     }
 
@@ -177,6 +195,7 @@ struct Seen {
     blocks: Vec<(Block, bool)>,
     usage: bool,
     finish: Option<FinishReason>,
+    state: Option<ReplayEnvelope>,
 }
 
 impl Seen {
@@ -233,7 +252,7 @@ impl Seen {
             }
             Chunk::Usage { .. } => self.usage = true,
             Chunk::Finish { reason, replay_state } => {
-                if let Some(entries) = replay_state.and_then(|state| state.block_types()) {
+                if let Some(entries) = replay_state.as_ref().and_then(ReplayEnvelope::block_types) {
                     let kinds: Vec<_> = self.blocks.iter().map(|(block, _)| Some(block.kind())).collect();
                     assert_eq!(
                         entries.iter().map(Option::as_deref).collect::<Vec<_>>(),
@@ -244,6 +263,7 @@ impl Seen {
                 let complete = matches!(reason, FinishReason::Stop | FinishReason::ToolCalls | FinishReason::MaxTokens);
                 assert!(!complete || self.blocks.iter().all(|(_, open)| !open), "a success leaves a block open");
                 self.finish = Some(reason);
+                self.state = replay_state;
             }
         }
     }
@@ -256,14 +276,15 @@ impl Seen {
 
     fn done(self) -> Decoded {
         let blocks = self.blocks.into_iter().map(|(block, _)| block).collect();
-        Decoded { items: self.items, blocks, finish: self.finish.expect("a response ends with a finish") }
+        let finish = self.finish.expect("a response ends with a finish");
+        Decoded { items: self.items, blocks, finish, state: self.state }
     }
 }
 
 /// Decodes a body that comes in pieces of these widths.
 #[must_use]
-pub fn decode<W: Wire>(head: (u16, &str), body: &[u8], widths: &[u8], end: &StreamEnd) -> Decoded {
-    let mut response = Response::new(W::API, head);
+pub fn decode<W: Wire>(adapter: &impl Adapter, head: (u16, &str), body: &[u8], widths: &[u8], end: &StreamEnd) -> Decoded {
+    let mut response = Response::new::<W>(adapter, head);
     for piece in pieces(body, widths) {
         response.feed(piece);
     }
@@ -272,16 +293,22 @@ pub fn decode<W: Wire>(head: (u16, &str), body: &[u8], widths: &[u8], end: &Stre
 
 /// A body of any kind: its chunks do not depend on the split, and success needs the wire's own terminal event and a
 /// status that is one. Stopped half-way it is aborted, unless it was over.
-pub fn check_body<W: Wire>(head: (u16, &str), body: &[u8], widths: &[u8], end: &StreamEnd) -> Decoded {
-    let whole = decode::<W>(head, body, &[], end);
-    let split = decode::<W>(head, body, widths, end);
+pub fn check_body<W: Wire>(
+    adapter: &impl Adapter,
+    head: (u16, &str),
+    body: &[u8],
+    widths: &[u8],
+    end: &StreamEnd,
+) -> Decoded {
+    let whole = decode::<W>(adapter, head, body, &[], end);
+    let split = decode::<W>(adapter, head, body, widths, end);
     // The chunks themselves, one for one: a decoder makes them of events, and never of how the events came in.
     assert_eq!(split.items, whole.items, "pieces of {widths:?}");
     if whole.is_success() {
         assert!((200..300).contains(&head.0), "status {} was taken for a success", head.0);
         assert!(W::may_succeed(body), "a success without the wire's terminal event");
     }
-    let mut stopped = Response::new(W::API, head);
+    let mut stopped = Response::new::<W>(adapter, head);
     stopped.feed(&body[..body.len() / 2]);
     let was_over = stopped.seen.finish.is_some();
     let stopped = stopped.cancel();
@@ -291,7 +318,7 @@ pub fn check_body<W: Wire>(head: (u16, &str), body: &[u8], widths: &[u8], end: &
 
 /// The fuzz target of a wire. Two bytes choose status, content type, the way it ends and the number of widths, which
 /// are the next bytes; the rest is the body.
-pub fn check<W: Wire>(data: &[u8]) {
+pub fn check<W: Wire>(adapter: &impl Adapter, data: &[u8]) {
     let Some((&[head, count], rest)) = data.split_first_chunk() else { return };
     let status = [200, 200, 200, 201, 400, 401, 429, 503][usize::from(head & 7)];
     let content_type = ["text/event-stream", "application/json", "", "text/html"][usize::from(head >> 3 & 3)];
@@ -301,7 +328,7 @@ pub fn check<W: Wire>(data: &[u8]) {
         _ => StreamEnd::TimedOut("too slow".to_owned()),
     };
     let (widths, body) = rest.split_at_checked(usize::from(count % 8)).unwrap_or((rest, &[]));
-    check_body::<W>((status, content_type), body, widths, &end);
+    check_body::<W>(adapter, (status, content_type), body, widths, &end);
 }
 
 /// What [`check`] reads as this head, these widths (at most 7) and this body of an answer that was complete.

@@ -46,3 +46,37 @@ pub fn events(body: &[u8]) -> (Vec<Event>, Option<Event>) {
     }
     (dispatched, data.map(|data| (name, data)))
 }
+
+/// The body as one JSON document, without what may stand around it. None for any other body.
+#[must_use]
+pub fn document(body: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(body);
+    let document = text.trim_matches(|c: char| c == '\u{feff}' || c.is_ascii_whitespace());
+    let is_one = document.starts_with(['{', '[']) && serde_json::from_str::<serde::de::IgnoredAny>(document).is_ok();
+    is_one.then(|| document.to_owned())
+}
+
+/// JSON text with the `\u` escapes of ASCII characters resolved, since a name may be written with them, and without the
+/// backslashes that escape nothing, since a reader may overlook them.
+#[must_use]
+pub fn unescaped(json: &str) -> String {
+    let mut out = String::new();
+    let mut rest = json.chars();
+    while let Some(c) = rest.next() {
+        if c != '\\' {
+            out.push(c);
+            continue;
+        }
+        let Some(escaped) = rest.next() else { break };
+        let unit = rest.as_str().get(..4).filter(|_| escaped == 'u').and_then(|hex| u32::from_str_radix(hex, 16).ok());
+        match unit.and_then(char::from_u32) {
+            Some(c) if c.is_ascii() => {
+                out.push(c);
+                rest.nth(3);
+            }
+            _ if "\"\\/bfnrtu".contains(escaped) => out.extend(['\\', escaped]),
+            _ => out.push(escaped),
+        }
+    }
+    out
+}

@@ -127,7 +127,7 @@ impl Blocks {
     /// The block that takes deltas is complete.
     pub fn close(&mut self, out: &mut Chunks) {
         if let Some(Open { kind, slot, mut joiner, signature }) = self.open.take() {
-            flush(slot, &mut joiner, out);
+            self.has_text |= flush(slot, &mut joiner, out) && kind == Kind::Text;
             out.end(
                 slot,
                 Some(match kind {

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use dsh_plugin_api::json::{Joiner, Object, Raw};
 use dsh_plugin_api::kit::lenient::{is_string, string};
-use dsh_plugin_api::kit::streaming::{flush, made_up_id};
+use dsh_plugin_api::kit::streaming::made_up_id;
 use dsh_plugin_api::{Chunks, Slot};
 use serde_json::value::RawValue;
 
@@ -133,17 +133,24 @@ impl Item {
         true
     }
 
-    /// Closes the block with its final text; an empty one leaves what was streamed.
-    fn close(&mut self, whole: &str, entry: Option<Raw>, out: &mut Chunks) {
+    /// Closes the block with its final text; an empty one leaves what was streamed. True for a message that is not
+    /// blank.
+    fn close(&mut self, whole: &str, entry: Option<Raw>, out: &mut Chunks) -> bool {
         self.is_done = true;
         let replaces = !whole.is_empty() && !self.complete(whole, 0, out);
-        let Some(slot) = self.slot else { return };
+        if !replaces && let Some(rest) = self.joiner.finish() {
+            // A half of a pair that lost its other half is text too, even if there is no other.
+            self.say(&String::from(rest), out);
+        }
+        let Some(slot) = self.slot else { return false };
+        let text = if replaces { whole } else { out.text_of(slot) };
+        let says_something = self.kind == Kind::Message && !text.trim().is_empty();
         if replaces {
             out.end_with(slot, whole.to_owned(), entry);
         } else {
-            flush(slot, &mut self.joiner, out);
             out.end(slot, entry);
         }
+        says_something
     }
 
     fn entry(&self) -> Option<Raw> {
@@ -276,9 +283,8 @@ impl Blocks {
         for item in self.items.iter_mut().filter(|item| !item.is_done) {
             let announced = std::mem::take(&mut item.announced);
             let whole = if item.said(out).is_empty() { announced } else { String::new() };
-            self.has_text |= item.kind == Kind::Message && !whole.trim().is_empty();
             let entry = item.entry();
-            item.close(&whole, entry, out);
+            self.has_text |= item.close(&whole, entry, out);
         }
     }
 
@@ -366,9 +372,8 @@ impl Blocks {
         if facts.kind == Kind::Reasoning {
             item.stored = Some(facts.item.to_owned());
         }
-        self.has_text |= facts.kind == Kind::Message && !whole.trim().is_empty();
         let entry = item.entry();
-        item.close(&whole, entry, out);
+        self.has_text |= item.close(&whole, entry, out);
     }
 
     /// Encrypted reasoning may come only with the end of the response.

@@ -1,66 +1,59 @@
-//! Answers in every form that servers of this wire send them, and what a decoder must make of them.
+//! Answers in every form that servers of this wire, and of those that answer like it, send them; and what a decoder
+//! must make of them.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use proptest::sample::{Index, select};
+use proptest::sample::select;
 
-use super::layout::{Layout, layouts};
 use crate::decoding::Answer;
-use crate::json_text::{Units, fragments, string, text, units};
+use crate::layout::{Layout, arounds, layouts};
+use crate::material::{Called, Runs, Said, by_turns, called, done, is_success, opaque, said, sent};
 
-/// A text and the places where the stream cuts it.
-#[derive(Debug, Clone)]
-struct Said {
-    units: Units,
-    cuts: Vec<Index>,
-    escapes: Vec<bool>,
+/// What differs between the wires that answer like this one.
+#[derive(Debug)]
+pub struct Dialect {
+    /// What an answer may hold.
+    pub parts: fn() -> BoxedStrategy<Part>,
+    /// How it may end.
+    pub reasons: &'static [(&'static str, Meaning)],
+    /// Names and data of events that end it with `SERVER`.
+    pub errors: &'static [(&'static str, &'static str)],
+    /// Id of the call of this number.
+    pub id: fn(usize) -> String,
+    /// A document without a finish reason is complete.
+    pub any_document_is_whole: bool,
+    /// How the next request holds the reasoning.
+    pub reasoning: fn(&Runs) -> Vec<String>,
 }
 
-fn said() -> impl Strategy<Value = Said> {
-    (units(), vec(any::<Index>(), 0..4), vec(proptest::bool::weighted(0.2), 1..4))
-        .prop_map(|(units, cuts, escapes)| Said { units, cuts, escapes })
-}
-
-impl Said {
-    /// JSON strings of the fragments.
-    fn strings(&self) -> Vec<String> {
-        fragments(&self.units, &self.cuts).into_iter().map(|part| string(part, &self.escapes)).collect()
-    }
-
-    fn whole(&self) -> String {
-        string(&self.units, &self.escapes)
-    }
-}
-
-/// A tool call: its name and its arguments, which are the JSON text of an object.
-#[derive(Debug, Clone)]
-struct Called {
-    name: &'static str,
-    arguments: Said,
-}
-
-fn called() -> impl Strategy<Value = Called> {
-    (
-        select(&["bash", "read_file", "f"][..]),
-        said(),
-        select(&["", r#""n":12345678901234567890123,"#, r#""a":1,"a":2,"#][..]),
-    )
-        .prop_map(|(name, mut arguments, more)| {
-            // Half a pair inside arguments is for the reader of the arguments; it stays out of this.
-            let whole: Units = text(&arguments.units).encode_utf16().collect();
-            let value = string(&whole, &arguments.escapes);
-            arguments.units = format!("{{{more}\"value\":{value}}}").encode_utf16().collect();
-            Called { name, arguments }
-        })
+/// What a finish reason means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Meaning {
+    /// The model was done.
+    Done,
+    /// The output limit.
+    Limit,
+    /// A filter.
+    Filtered,
+    /// The provider gave up.
+    Failed,
+    /// Nobody knows: an end only together with the mark.
+    Unknown,
 }
 
 /// How a server tells its parallel calls apart.
 #[derive(Debug, Clone, Copy)]
-enum Calling {
+pub enum Calling {
     /// By index; the fragments of several calls may come by turns.
-    Index { by_turns: bool },
+    Index {
+        /// They do.
+        by_turns: bool,
+    },
     /// By id alone, repeated in every fragment.
-    Id { by_turns: bool },
+    Id {
+        /// The fragments of several calls come by turns.
+        by_turns: bool,
+    },
     /// Neither index nor id in a continuation.
     Order,
     /// Arguments as an object, not as a string.
@@ -69,28 +62,45 @@ enum Calling {
 
 /// A part of an answer, in the order of the stream.
 #[derive(Debug, Clone)]
-enum Part {
+pub enum Part {
+    /// `content`
     Text(Said),
+    /// `content` as a list of texts.
     TextParts(Said),
+    /// `refusal`
     Refusal(Said),
+    /// Reasoning in the field of this name.
     Reasoning(&'static str, Said),
+    /// `content` as a list of thoughts.
     ThinkingParts(Said),
-    Details { said: Said, field: Option<&'static str>, member: (&'static str, &'static str) },
+    /// `reasoning_details` that can be read, with a signature at their end, perhaps repeated in a field.
+    Details {
+        /// The text.
+        said: Said,
+        /// Its signature.
+        signature: Said,
+        /// Where else it stands.
+        field: Option<&'static str>,
+        /// Type of the detail and member with the text.
+        member: (&'static str, &'static str),
+    },
+    /// `reasoning_details` that cannot be read.
     Encrypted(Said),
+    /// `tool_calls`
     Calls(Vec<Called>, Calling),
+    /// `function_call`
     Legacy(Called),
+    /// An event that says nothing.
     Noise(&'static str),
 }
 
-fn part() -> impl Strategy<Value = Part> {
-    let field = || select(&["reasoning_content", "reasoning", "reasoning_text"][..]);
-    let member = select(&[("reasoning.text", "text"), ("reasoning.summary", "summary")][..]);
-    let calling = prop_oneof![
-        2 => any::<bool>().prop_map(|by_turns| Calling::Index { by_turns }),
-        1 => any::<bool>().prop_map(|by_turns| Calling::Id { by_turns }),
-        1 => Just(Calling::Order),
-        1 => Just(Calling::Object),
-    ];
+/// How the calls of a server come that numbers them.
+pub fn indexed_calls() -> impl Strategy<Value = Part> {
+    (vec(called(), 1..4), any::<bool>()).prop_map(|(calls, by_turns)| Part::Calls(calls, Calling::Index { by_turns }))
+}
+
+/// Events that say nothing.
+pub fn noise() -> impl Strategy<Value = Part> {
     let noise = select(
         &[
             "",
@@ -108,26 +118,70 @@ fn part() -> impl Strategy<Value = Part> {
             "{\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":\"2\"}}",
         ][..],
     );
+    noise.prop_map(Part::Noise)
+}
+
+fn parts() -> BoxedStrategy<Part> {
+    let field = || select(&["reasoning_content", "reasoning", "reasoning_text"][..]);
+    let member = select(&[("reasoning.text", "text"), ("reasoning.summary", "summary")][..]);
+    let calling = prop_oneof![
+        1 => any::<bool>().prop_map(|by_turns| Calling::Id { by_turns }),
+        1 => Just(Calling::Order),
+        1 => Just(Calling::Object),
+    ];
     prop_oneof![
         6 => said().prop_map(Part::Text),
         1 => said().prop_map(Part::TextParts),
         1 => said().prop_map(Part::Refusal),
         4 => (field(), said()).prop_map(|(field, said)| Part::Reasoning(field, said)),
         1 => said().prop_map(Part::ThinkingParts),
-        2 => (said(), proptest::option::of(field()), member)
-            .prop_map(|(said, field, member)| Part::Details { said, field, member }),
-        1 => said().prop_map(Part::Encrypted),
-        3 => (vec(called(), 1..4), calling).prop_map(|(calls, calling)| Part::Calls(calls, calling)),
+        2 => (said(), opaque(), proptest::option::of(field()), member)
+            .prop_map(|(said, signature, field, member)| Part::Details { said, signature, field, member }),
+        1 => opaque().prop_map(Part::Encrypted),
+        2 => indexed_calls(),
+        2 => (vec(called(), 1..4), calling).prop_map(|(calls, calling)| Part::Calls(calls, calling)),
         1 => called().prop_map(Part::Legacy),
-        4 => noise.prop_map(Part::Noise),
+        4 => noise(),
     ]
+    .boxed()
 }
+
+/// Servers of this wire.
+pub const DIALECT: Dialect = Dialect {
+    parts,
+    reasons: &[
+        ("stop", Meaning::Done),
+        ("stop", Meaning::Done),
+        ("STOP", Meaning::Done),
+        ("end_turn", Meaning::Done),
+        ("tool_calls", Meaning::Done),
+        ("function_call", Meaning::Done),
+        ("length", Meaning::Limit),
+        ("max_tokens", Meaning::Limit),
+        ("content_filter", Meaning::Filtered),
+        ("network_error", Meaning::Failed),
+        ("eos_token_found", Meaning::Unknown),
+        ("\\u0073top", Meaning::Done),
+    ],
+    errors: &[
+        ("", "{\"error\":{\"message\":\"gone\",\"code\":502}}"),
+        ("", "{\"error\":\"gone\"}"),
+        ("error", "{\"message\":\"gone\"}"),
+        ("error", "upstream is gone"),
+        ("", "{\"object\":\"error\",\"message\":\"gone\"}"),
+        ("", "{\"choices\":[{\"delta\":{},\"finish_reason\":\"error\",\"error\":{\"message\":\"gone\"}}]}"),
+    ],
+    id: |number| format!("call_{number}"),
+    any_document_is_whole: true,
+    // It goes back in a field that the manifest chooses, or as the details that it came in.
+    reasoning: |_| Vec::new(),
+};
 
 /// How an answer ends.
 #[derive(Debug, Clone, Copy)]
 enum Ending {
     /// A finish reason, usage in one of its places, perhaps the mark.
-    Reason { reason: &'static str, usage: &'static str, mark: bool },
+    Reason { reason: (&'static str, Meaning), usage: &'static str, mark: bool },
     /// An error object or event.
     Error { name: &'static str, data: &'static str },
     /// The mark alone.
@@ -136,34 +190,9 @@ enum Ending {
     Nothing,
 }
 
-fn ending() -> impl Strategy<Value = Ending> {
-    let reason = select(
-        &[
-            "stop",
-            "stop",
-            "STOP",
-            "end_turn",
-            "tool_calls",
-            "function_call",
-            "length",
-            "max_tokens",
-            "content_filter",
-            "network_error",
-            "eos_token_found",
-            "\\u0073top",
-        ][..],
-    );
+fn ending(dialect: &Dialect) -> impl Strategy<Value = Ending> {
     let usage = select(&["", "beside", "choice", "after"][..]);
-    let error = select(
-        &[
-            ("", "{\"error\":{\"message\":\"gone\",\"code\":502}}"),
-            ("", "{\"error\":\"gone\"}"),
-            ("error", "{\"message\":\"gone\"}"),
-            ("error", "upstream is gone"),
-            ("", "{\"object\":\"error\",\"message\":\"gone\"}"),
-            ("", "{\"choices\":[{\"delta\":{},\"finish_reason\":\"error\",\"error\":{\"message\":\"gone\"}}]}"),
-        ][..],
-    );
+    let (reason, error) = (select(dialect.reasons), select(dialect.errors));
     prop_oneof![
         8 => (reason, usage, any::<bool>()).prop_map(|(reason, usage, mark)| Ending::Reason { reason, usage, mark }),
         1 => error.prop_map(|(name, data)| Ending::Error { name, data }),
@@ -174,10 +203,15 @@ fn ending() -> impl Strategy<Value = Ending> {
 
 const USAGE: &str = r#"{"prompt_tokens":12,"completion_tokens":3,"prompt_tokens_details":{"cached_tokens":5},"completion_tokens_details":{"reasoning_tokens":2}}"#;
 
+/// Answers of this dialect.
+pub fn answers(dialect: &'static Dialect) -> BoxedStrategy<Answer> {
+    prop_oneof![9 => streams(dialect), 1 => documents(dialect)].boxed()
+}
+
 /// Event streams.
-pub(super) fn streams() -> impl Strategy<Value = Answer> {
-    (vec(part(), 0..6), ending(), layouts()).prop_map(|(parts, ending, layout)| {
-        let mut writer = Writer::new(layout);
+fn streams(dialect: &'static Dialect) -> impl Strategy<Value = Answer> {
+    (vec((dialect.parts)(), 0..6), ending(dialect), layouts()).prop_map(move |(parts, ending, layout)| {
+        let mut writer = Writer::new(dialect, layout);
         for part in &parts {
             writer.part(part);
         }
@@ -185,49 +219,21 @@ pub(super) fn streams() -> impl Strategy<Value = Answer> {
     })
 }
 
-/// Blocks that are text or reasoning, each a run of deltas with nothing of the other kind between them.
-#[derive(Debug, Default)]
-struct Runs(Vec<(bool, Units)>);
-
-impl Runs {
-    fn push(&mut self, is_text: bool, units: &[u16]) {
-        match self.0.last_mut() {
-            _ if units.is_empty() => {}
-            Some((kind, known)) if *kind == is_text => known.extend_from_slice(units),
-            _ => self.0.push((is_text, units.to_vec())),
-        }
-    }
-
-    /// A call stands between what comes before and after it.
-    fn interrupt(&mut self) {
-        for kind in [true, false] {
-            self.0.push((kind, Vec::new()));
-        }
-    }
-
-    /// Half a pair at the end of a block that is never closed still waits for its partner.
-    fn cut(&mut self) {
-        if let Some((_, units)) = self.0.last_mut() {
-            units.pop_if(|unit| (0xd800..0xdc00).contains(unit));
-        }
-    }
-
-    fn texts(&self, wanted: bool) -> String {
-        self.0.iter().filter(|(is_text, _)| *is_text == wanted).map(|(_, units)| text(units)).collect()
-    }
-}
-
 struct Writer {
+    dialect: &'static Dialect,
     layout: Layout,
     body: Vec<u8>,
     runs: Runs,
     calls: Vec<(String, String)>,
+    /// What only the provider reads, as it is written, and the ids of calls.
+    opaque: Vec<String>,
     legacy: bool,
 }
 
 impl Writer {
-    fn new(layout: Layout) -> Self {
-        Self { body: layout.start(), layout, runs: Runs::default(), calls: Vec::new(), legacy: false }
+    fn new(dialect: &'static Dialect, layout: Layout) -> Self {
+        let (body, runs) = (layout.start(), Runs::default());
+        Self { dialect, layout, body, runs, calls: Vec::new(), opaque: Vec::new(), legacy: false }
     }
 
     fn event(&mut self, data: &str) -> usize {
@@ -267,20 +273,24 @@ impl Writer {
                     self.delta(&format!(r#""content":[{thought}]"#));
                 }
             }
-            Part::Details { said, field, member: (kind, member) } => {
+            Part::Details { said, signature, field, member: (kind, member) } => {
                 self.runs.push(false, &said.units);
-                for text in said.strings() {
+                let signature = format!(r#","signature":{}"#, signature.whole());
+                let texts = said.strings();
+                for (at, text) in texts.iter().enumerate() {
                     let beside = field.map_or_else(String::new, |field| format!(r#""{field}":{text},"#));
+                    let signature = if at + 1 == texts.len() { &*signature } else { "" };
                     self.delta(&format!(
-                        r#"{beside}"reasoning_details":[{{"type":"{kind}","index":0,"{member}":{text},"signature":"S=="}}]"#
+                        r#"{beside}"reasoning_details":[{{"type":"{kind}","index":0,"{member}":{text}{signature}}}]"#
                     ));
                 }
             }
-            Part::Encrypted(said) => {
-                let (id, data) = (self.calls.len(), said.whole());
+            Part::Encrypted(data) => {
+                let (id, data) = ((self.dialect.id)(self.calls.len()), data.whole());
                 self.delta(&format!(
-                    r#""reasoning_details":[{{"type":"reasoning.encrypted","id":"call_{id}","data":{data}}}]"#
+                    r#""reasoning_details":[{{"type":"reasoning.encrypted","id":"{id}","data":{data}}}]"#
                 ));
+                self.opaque.push(format!(r#""data":{data}"#));
             }
             Part::Calls(calls, calling) => self.calls(calls, *calling),
             Part::Legacy(call) if !self.legacy => {
@@ -300,39 +310,34 @@ impl Writer {
 
     fn expect(&mut self, call: &Called) {
         self.runs.interrupt();
-        self.calls.push((call.name.to_owned(), text(&call.arguments.units)));
+        self.calls.push((call.name.to_owned(), call.arguments.text()));
     }
 
     fn calls(&mut self, calls: &[Called], calling: Calling) {
-        let mut events: Vec<(usize, String)> = Vec::new();
+        let mut lists = Vec::new();
         for call in calls {
             let number = self.calls.len();
             self.expect(call);
-            let id = format!(r#""id":"call_{number}","#);
-            let index = format!(r#""index":{number},"#);
+            let id = format!(r#""id":"{}","#, (self.dialect.id)(number));
+            self.opaque.push(id.trim_end_matches(',').to_owned());
+            let index = if matches!(calling, Calling::Index { .. }) { format!(r#""index":{number},"#) } else { String::new() };
             let name = format!(r#""name":"{}","#, call.name);
             let arguments = match calling {
-                Calling::Object => vec![text(&call.arguments.units)],
+                Calling::Object => vec![call.arguments.text()],
                 Calling::Index { .. } | Calling::Id { .. } | Calling::Order => call.arguments.strings(),
             };
-            for (turn, arguments) in arguments.iter().enumerate() {
+            let event = |(turn, arguments): (usize, &String)| {
                 let (id, name) = match (turn, calling) {
                     (0, _) => (&*id, &*name),
                     (_, Calling::Id { .. }) => (&*id, ""),
                     _ => ("", ""),
                 };
-                let index = if matches!(calling, Calling::Index { .. }) { &*index } else { "" };
-                events.push((
-                    turn,
-                    format!(r#"{{{index}{id}"type":"function","function":{{{name}"arguments":{arguments}}}}}"#),
-                ));
-            }
+                format!(r#"{{{index}{id}"type":"function","function":{{{name}"arguments":{arguments}}}}}"#)
+            };
+            lists.push(arguments.iter().enumerate().map(event).collect());
         }
-        if let Calling::Index { by_turns: true } | Calling::Id { by_turns: true } = calling {
-            // A stable sort: of each call the first fragment, then of each the second.
-            events.sort_by_key(|(turn, _)| *turn);
-        }
-        for (_, call) in events {
+        let turns = matches!(calling, Calling::Index { by_turns: true } | Calling::Id { by_turns: true });
+        for call in by_turns(lists, turns) {
             self.delta(&format!(r#""tool_calls":[{call}]"#));
         }
     }
@@ -343,7 +348,7 @@ impl Writer {
             self.runs.cut();
         }
         match ending {
-            Ending::Reason { reason, usage, mark } => {
+            Ending::Reason { reason: (reason, meaning), usage, mark } => {
                 let beside = if usage == "beside" { format!(r#","usage":{USAGE}"#) } else { String::new() };
                 let inside = if usage == "choice" { format!(r#","usage":{USAGE}"#) } else { String::new() };
                 let named = self.event(&format!(
@@ -353,18 +358,14 @@ impl Writer {
                     self.event(&format!(r#"{{"choices":[],"usage":{USAGE}}}"#));
                 }
                 let marked = mark.then(|| self.event("[DONE]"));
-                (complete_at, outcome) = match reason {
-                    "content_filter" => (None, "REFUSED"),
-                    "network_error" => (None, "SERVER"),
-                    // A reason that nobody knows is an end only together with the mark.
-                    "eos_token_found" if !mark => (None, "TRANSPORT"),
-                    "eos_token_found" => (marked, self.done()),
-                    "length" | "max_tokens" => (Some(named), "max-tokens"),
-                    _ => (Some(named), self.done()),
+                (complete_at, outcome) = match meaning {
+                    Meaning::Done => (Some(named), done(&self.calls, &self.runs)),
+                    Meaning::Limit => (Some(named), "max-tokens"),
+                    Meaning::Filtered => (None, "REFUSED"),
+                    Meaning::Failed => (None, "SERVER"),
+                    Meaning::Unknown if mark => (marked, done(&self.calls, &self.runs)),
+                    Meaning::Unknown => (None, "TRANSPORT"),
                 };
-                if outcome == "EMPTY_RESPONSE" {
-                    complete_at = None;
-                }
             }
             Ending::Error { name, data } => {
                 self.layout.event(&mut self.body, name, data);
@@ -374,34 +375,35 @@ impl Writer {
             Ending::Mark => drop(self.event("[DONE]")),
             Ending::Nothing => {}
         }
+        let calls = &self.calls;
+        let goes_back = is_success(outcome) && (!calls.is_empty() || !self.runs.texts(true).trim().is_empty());
+        let mut returned = Vec::new();
+        if goes_back {
+            returned.append(&mut self.opaque);
+            returned.extend(calls.iter().map(|(_, arguments)| format!(r#""arguments":{}"#, sent(arguments))));
+            returned.extend((self.dialect.reasoning)(&self.runs));
+        }
         Answer {
-            complete_at,
+            complete_at: complete_at.filter(|_| is_success(outcome)),
             outcome,
             text: self.runs.texts(true),
             reasoning: self.runs.texts(false),
             calls: self.calls,
+            returned,
             body: self.body,
-        }
-    }
-
-    fn done(&self) -> &'static str {
-        match (&self.calls[..], self.runs.texts(true).trim()) {
-            ([_, ..], _) => "tool-calls",
-            ([], "") => "EMPTY_RESPONSE",
-            ([], _) => "stop",
         }
     }
 }
 
 /// Answers that are one JSON document.
-pub(super) fn documents() -> impl Strategy<Value = Answer> {
-    let around = || select(&["", "\n", " \r\n", "\t"][..]);
+fn documents(dialect: &'static Dialect) -> impl Strategy<Value = Answer> {
     let reason = select(&["\"stop\"", "\"tool_calls\"", "null", "\"length\""][..]);
-    (said(), proptest::option::of(said()), vec(called(), 0..3), reason, any::<bool>(), (around(), around())).prop_map(
-        |(said, thought, calls, reason, mark, (before, after))| {
+    (said(), proptest::option::of(said()), vec(called(), 0..3), reason, arounds()).prop_map(
+        move |(said, thought, calls, reason, around)| {
             let call = |(at, call): (usize, &Called)| {
                 let arguments = call.arguments.whole();
-                format!(r#"{{"id":"call_{at}","function":{{"name":"{}","arguments":{arguments}}}}}"#, call.name)
+                let id = (dialect.id)(at);
+                format!(r#"{{"id":"{id}","function":{{"name":"{}","arguments":{arguments}}}}}"#, call.name)
             };
             let listed: Vec<_> = calls.iter().enumerate().map(call).collect();
             let thinking = thought.as_ref().map_or_else(|| "null".to_owned(), Said::whole);
@@ -410,26 +412,26 @@ pub(super) fn documents() -> impl Strategy<Value = Answer> {
                 said.whole(),
                 listed.join(",")
             );
-            let mark = if mark { "\u{feff}" } else { "" };
-            let visible = text(&said.units);
-            let reasoning = thought.as_ref().map_or_else(String::new, |thought| text(&thought.units));
+            let visible = said.text();
+            let reasoning = thought.as_ref().map_or_else(String::new, Said::text);
             let anything = !visible.is_empty() || !reasoning.is_empty();
             let outcome = match reason {
                 "\"length\"" => "max-tokens",
+                "null" if !dialect.any_document_is_whole => "PROTOCOL",
                 _ if !calls.is_empty() => "tool-calls",
                 "null" if !anything => "PROTOCOL",
                 _ if visible.trim().is_empty() => "EMPTY_RESPONSE",
                 _ => "stop",
             };
-            let body = format!("{mark}{before}{document}{after}").into_bytes();
-            let complete = !matches!(outcome, "PROTOCOL" | "EMPTY_RESPONSE");
+            let (body, complete_at) = around.put(&document);
             Answer {
-                complete_at: complete.then(|| body.len() - after.len()),
+                complete_at: is_success(outcome).then_some(complete_at),
                 body,
                 outcome,
                 text: visible,
                 reasoning,
-                calls: calls.iter().map(|call| (call.name.to_owned(), text(&call.arguments.units))).collect(),
+                returned: Vec::new(),
+                calls: calls.iter().map(|call| (call.name.to_owned(), call.arguments.text())).collect(),
             }
         },
     )

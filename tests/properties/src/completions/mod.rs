@@ -1,12 +1,11 @@
 //! The wire `openai-completions`.
 
-mod generate;
-mod layout;
+pub mod generate;
 
 use proptest::prelude::*;
 
 use crate::decoding::{Answer, Wire};
-use crate::reference;
+use crate::reference::{document, events, unescaped};
 
 /// See the module.
 #[derive(Debug)]
@@ -41,19 +40,22 @@ impl Wire for Completions {
     ];
 
     fn answers() -> BoxedStrategy<Answer> {
-        prop_oneof![9 => generate::streams(), 1 => generate::documents()].boxed()
+        generate::answers(&generate::DIALECT)
     }
 
-    /// A `finish_reason` that is a filled string, in an event or a document; or a document that parses, which needs none.
     fn may_succeed(body: &[u8]) -> bool {
-        let text = String::from_utf8_lossy(body);
-        let document = text.trim_matches(|c: char| c == '\u{feff}' || c.is_ascii_whitespace());
-        if document.starts_with(['{', '[']) && serde_json::from_str::<serde::de::IgnoredAny>(document).is_ok() {
-            return document.contains("choices") || document.contains("\\u");
-        }
-        let (events, open) = reference::events(body);
-        events.iter().chain(&open).any(|(_, data)| names_a_reason(&unescaped(data)))
+        may_succeed(body)
     }
+}
+
+/// A `finish_reason` that is a filled string, in an event or a document; or a document that parses, which needs none.
+#[must_use]
+pub fn may_succeed(body: &[u8]) -> bool {
+    if let Some(document) = document(body) {
+        return unescaped(&document).contains("choices");
+    }
+    let (events, open) = events(body);
+    events.iter().chain(&open).any(|(_, data)| names_a_reason(&unescaped(data)))
 }
 
 /// True for `"finish_reason": "x`, with any white space.
@@ -62,24 +64,4 @@ fn names_a_reason(json: &str) -> bool {
         let value = rest.trim_start().strip_prefix(':').map(str::trim_start);
         value.and_then(|value| value.strip_prefix('"')).is_some_and(|value| !value.starts_with('"'))
     })
-}
-
-/// JSON text with the `\u` escapes of ASCII characters resolved, since a key may be written with them.
-fn unescaped(json: &str) -> String {
-    let mut parts = json.split("\\u");
-    let mut out = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let unit = part.get(..4).and_then(|hex| u32::from_str_radix(hex, 16).ok());
-        match (unit.and_then(char::from_u32).filter(char::is_ascii), part.get(4..)) {
-            (Some(c), Some(rest)) => {
-                out.push(c);
-                out.push_str(rest);
-            }
-            _ => {
-                out.push_str("\\u");
-                out.push_str(part);
-            }
-        }
-    }
-    out
 }

@@ -1,24 +1,15 @@
 //! What the fuzzers found worth keeping runs again with every test run.
 
-use std::path::Path;
-
+use dsh_properties::anthropic::Anthropic;
 use dsh_properties::completions::Completions;
+use dsh_properties::decoding::COMMON_APIS;
+use dsh_properties::google::Google;
+use dsh_properties::mistral::Mistral;
+use dsh_properties::responses::Responses;
 use dsh_properties::{decoding, framing, restoring};
 
-/// Runs every file of a target's corpus; an empty or missing corpus is an error, so that the replay cannot go silent.
-fn replay(target: &str, check: fn(&[u8])) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
-    let entries = std::fs::read_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
-    let mut count = 0;
-    for entry in entries {
-        let path = entry.unwrap().path();
-        let data = std::fs::read(&path).unwrap();
-        let outcome = std::panic::catch_unwind(|| check(&data));
-        assert!(outcome.is_ok(), "{} fails; its panic stands above", path.display());
-        count += 1;
-    }
-    assert!(count > 0, "{} holds no file", folder.display());
-}
+use crate::adapter;
+use crate::wire::replay;
 
 #[test]
 fn sse_framing() {
@@ -27,10 +18,30 @@ fn sse_framing() {
 
 #[test]
 fn completions_decode() {
-    replay("completions_decode", decoding::check::<Completions>);
+    replay("completions_decode", |data| decoding::check::<Completions>(adapter(), data));
+}
+
+#[test]
+fn responses_decode() {
+    replay("responses_decode", |data| decoding::check::<Responses>(adapter(), data));
+}
+
+#[test]
+fn anthropic_decode() {
+    replay("anthropic_decode", |data| decoding::check::<Anthropic>(adapter(), data));
+}
+
+#[test]
+fn google_decode() {
+    replay("google_decode", |data| decoding::check::<Google>(adapter(), data));
+}
+
+#[test]
+fn mistral_decode() {
+    replay("mistral_decode", |data| decoding::check::<Mistral>(adapter(), data));
 }
 
 #[test]
 fn envelope_restore() {
-    replay("envelope_restore", restoring::check);
+    replay("envelope_restore", |data| restoring::check(adapter(), &COMMON_APIS, data));
 }

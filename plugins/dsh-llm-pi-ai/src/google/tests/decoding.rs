@@ -18,6 +18,16 @@ fn function(name: &str, args: Value) -> Value {
 }
 
 #[test]
+fn half_a_character_is_text() {
+    for text in ["\\ud83d", " \\ud83d"] {
+        let event = parts(&json!([{"text": "@"}])).replace('@', text);
+        let decoded = gemini().decode(&(event + &end("STOP")));
+        assert_eq!(decoded.outcome(), "stop", "{text}");
+        assert_eq!(decoded.content(), json!([{"type": "text", "text": text.replace("\\ud83d", "\u{fffd}")}]));
+    }
+}
+
+#[test]
 fn parts_become_blocks_in_their_order_with_their_signatures() {
     let mut call = function("bash", json!({"command": "ls"}));
     call["thoughtSignature"] = json!("Q0FMTA==");

@@ -9,6 +9,15 @@ fn signature(decoded: &Decoded, at: usize, name: &str) -> Value {
 }
 
 #[test]
+fn half_a_character_is_text() {
+    for text in ["\\ud83d", " \\ud83d"] {
+        let decoded = decode(&(delta("output_text", 0, "@").replace('@', text) + &completed()));
+        assert_eq!(decoded.finish, FinishReason::Stop, "{text}");
+        assert_eq!(decoded.content(), json!([{"type": "text", "text": text.replace("\\ud83d", "\u{fffd}")}]));
+    }
+}
+
+#[test]
 fn a_long_answer_is_its_deltas() {
     let decoded = decode(&long_stream(40));
     assert_eq!(decoded.content(), json!([{"type": "text", "text": "a word or two ".repeat(40)}]));

@@ -1,0 +1,12 @@
+//! The decoder of `google-generative-ai` on any body, whatever the split.
+#![no_main]
+
+use std::sync::LazyLock;
+
+use dsh_llm_pi_ai::PiAi;
+use dsh_properties::decoding::{check, pi_ai};
+use dsh_properties::google::Google;
+
+static ADAPTER: LazyLock<PiAi> = LazyLock::new(pi_ai);
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| check::<Google>(&*ADAPTER, data));
