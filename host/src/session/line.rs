@@ -395,6 +395,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::session::batch::{Durable, NewEvents};
     use crate::session::event::NewEvent;
     use dsh_plugin_api::vocab::{BlockType, Chunk};
 
@@ -447,6 +448,36 @@ mod tests {
             let mut text = String::new();
             encode(&events, 0, &mut text);
             prop_assert_eq!(forms(&decode(&text)), forms(&events));
+        }
+
+        #[test]
+        fn deltas_as_values_are_the_events_and_lines_that_they_stand_for(
+            batches in proptest::collection::vec(
+                (1..3u64, 0..2u64, proptest::collection::vec(chunk(), 0..8)), 0..12,
+            ),
+        ) {
+            let (mut events, mut placed, mut time) = (Vec::new(), Vec::new(), 1_000);
+            for (step, gap, chunks) in batches {
+                time += gap;
+                let mut seq = events.len() as u64;
+                events.extend(
+                    chunks.iter().zip(seq..).map(|(chunk, seq)| NewEvent::assistant_chunk(1, step, chunk).at(seq, time)),
+                );
+                for batch in NewEvents::of_chunks(1, step, &chunks) {
+                    let count = batch.count();
+                    placed.push(batch.at(seq, time));
+                    seq += count;
+                }
+                prop_assert_eq!(seq, events.len() as u64);
+            }
+            let (mut of_events, mut of_values) = (String::new(), String::new());
+            encode(&events, 7, &mut of_events);
+            encode(&placed, 7, &mut of_values);
+            prop_assert_eq!(of_values, of_events);
+            let durable = Durable::from(placed);
+            prop_assert_eq!(durable.count(), events.len() as u64);
+            let shown: Vec<Event> = durable.events().map(Cow::into_owned).collect();
+            prop_assert_eq!(forms(&shown), forms(&events));
         }
 
         #[test]

@@ -219,9 +219,7 @@ impl<'a> Segment<'a> {
 
     /// True when `next` may stand behind these deltas in one row.
     pub fn continues_with(&self, next: &Self) -> bool {
-        self.first.saturating_add(self.len() as u64) == next.first
-            && self.time <= next.time
-            && self.block == next.block
+        self.first.saturating_add(self.len() as u64) == next.first && self.time <= next.time && self.block == next.block
     }
 
     /// Each as the plain event that it stands for.
