@@ -15,27 +15,13 @@ use crate::llm::assembler::{Assembled, BlockAssembler};
 use crate::llm::client::{Prepared, Replay, prepare};
 use crate::llm::retry;
 use crate::llm::view::{RequestInput, is_blank};
+use crate::session::batch::NewEvents;
 use crate::session::event::{LlmRetry, NewEvent};
 
 /// How far a stream may run ahead of its log, in bytes of memory. A provider that sends faster than the disk takes is
 /// slowed down: its bytes wait in the connection, not in memory, and a cancelled turn has little left to write. One
 /// half of it is written while the other comes in.
 const AHEAD_OF_LOG: usize = 1 << 20;
-
-/// About what a chunk takes while it waits to be written.
-fn chunk_cost(chunk: &Chunk) -> usize {
-    const EVENT: usize = 256;
-    EVENT
-        + match chunk {
-            Chunk::TextDelta { text, .. } | Chunk::ReasoningDelta { text, .. } => text.len(),
-            Chunk::ToolCallDelta { id, name, arguments_delta, .. } => {
-                id.len() + name.as_ref().map_or(0, String::len) + arguments_delta.len()
-            }
-            Chunk::BlockEnd { block: Block::Text(text) | Block::Reasoning(text), .. } => text.len(),
-            Chunk::BlockEnd { block: Block::ToolCall { arguments, .. }, .. } => arguments.len(),
-            Chunk::BlockEnd { .. } | Chunk::BlockStart { .. } | Chunk::Usage { .. } | Chunk::Finish { .. } => 0,
-        }
-}
 
 /// How a request ended.
 pub(super) enum StepOutcome {
@@ -183,31 +169,38 @@ impl Session {
             let next = tokio::select! {
                 biased;
                 () = turn.cancel.cancelled() => {
-                    self.take_chunks(turn, &mut assembler, &mut shown, stream.cancel());
+                    self.take_chunks(turn, &mut assembler, &mut shown, &stream.cancel());
                     break;
                 }
                 next = stream.next() => next,
             };
             let Some(next) = next else { break };
             let chunks: Vec<Chunk> = std::iter::once(next).chain(stream.ready()).collect();
-            unsettled += chunks.iter().map(chunk_cost).sum::<usize>();
-            self.take_chunks(turn, &mut assembler, &mut shown, chunks);
+            unsettled += self.take_chunks(turn, &mut assembler, &mut shown, &chunks);
         }
         Attempt { assembled: assembler.assemble(), shown }
     }
 
-    /// Assembles, logs and shows chunks that came together.
-    fn take_chunks(&self, turn: &Turn<'_>, assembler: &mut BlockAssembler, shown: &mut bool, chunks: Vec<Chunk>) {
-        for chunk in &chunks {
+    /// Assembles, logs and shows chunks that came together. Returns about how much memory they take until they are
+    /// written, in bytes.
+    fn take_chunks(
+        &self,
+        turn: &Turn<'_>,
+        assembler: &mut BlockAssembler,
+        shown: &mut bool,
+        chunks: &[Chunk],
+    ) -> usize {
+        for chunk in chunks {
             assembler.push(chunk);
         }
-        let updates = visible(&chunks);
-        let (turn, step) = (turn.number, turn.step);
-        self.writer.append(chunks.into_iter().map(move |chunk| NewEvent::assistant_chunk(turn, step, &chunk)));
-        for update in updates {
+        let events = NewEvents::of_chunks(turn.number, turn.step, chunks);
+        let cost = events.iter().map(NewEvents::cost).sum();
+        self.writer.append(events);
+        for update in visible(chunks) {
             *shown = true;
             self.update(update);
         }
+        cost
     }
 }
 

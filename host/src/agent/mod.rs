@@ -20,7 +20,7 @@ use serde_json::json;
 use crate::llm::client::{Client, Degraded};
 use crate::llm::registry::Registry;
 use crate::manifest::Manifest;
-use crate::session::event::Event;
+use crate::session::batch::Durable;
 use crate::store::{Store, StoreError};
 
 pub use session::{Session, refused_routes};
@@ -89,7 +89,7 @@ pub enum Update {
     /// A line for the user that is none of the above.
     Notice(String),
     /// Events that are now durable.
-    Durable(Vec<Arc<Event>>),
+    Durable(Durable),
 }
 
 /// Takes updates. It must not block; it is called from the turn and from the log's writer.

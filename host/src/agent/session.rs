@@ -269,7 +269,7 @@ impl Past {
 /// Hands durable events on as updates.
 fn durable(updates: &UpdateSink) -> OnDurable {
     let updates = Arc::clone(updates);
-    Box::new(move |events| updates(Update::Durable(events.to_vec())))
+    Box::new(move |events| updates(Update::Durable(events.clone())))
 }
 
 /// A new message id.

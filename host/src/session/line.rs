@@ -4,12 +4,13 @@
 //! [`encode`] writes events, runs of deltas as packed rows. What `encode` writes, `scan` and [`Record::into_events`]
 //! give back exactly.
 
-use std::borrow::{Borrow, Cow};
+use std::borrow::Cow;
 
 use dsh_plugin_api::json::{self, Object};
 
+use super::batch::PlacedEvents;
 use super::event::{Event, Header};
-use super::row::{self, Delta};
+use super::row::{self, Segment};
 
 /// Runs shorter than this stay plain events.
 const SHORTEST_ROW: usize = 3;
@@ -302,24 +303,79 @@ impl Record {
     }
 }
 
+/// What a line is made of: an event, or a run of deltas.
+#[derive(Debug, Clone, Copy)]
+pub enum Part<'a> {
+    /// An event.
+    Event(&'a Event),
+    /// Events in their places.
+    Placed(&'a PlacedEvents),
+}
+
+impl<'a> From<&'a Event> for Part<'a> {
+    fn from(event: &'a Event) -> Self {
+        Self::Event(event)
+    }
+}
+
+impl<'a> From<&'a PlacedEvents> for Part<'a> {
+    fn from(placed: &'a PlacedEvents) -> Self {
+        Self::Placed(placed)
+    }
+}
+
 /// Appends the lines of these events, each with its newline. A `seq` in the file is the event's plus `offset`.
-pub fn encode<E: Borrow<Event>>(events: &[E], offset: i64, out: &mut String) {
-    let stored = |event: &Event| event.seq.saturating_add_signed(offset);
-    let mut rest = events;
-    while let Some(first) = rest.first() {
-        let run = delta_run(rest);
-        if run.len() >= SHORTEST_ROW {
-            row::write(&run, stored(first.borrow()), out);
-            out.push('\n');
-            rest = &rest[run.len()..];
-            continue;
+pub fn encode<'a, P: Into<Part<'a>>>(parts: impl IntoIterator<Item = P>, offset: i64, out: &mut String) {
+    let mut lines = Lines { offset, row: Vec::new(), out };
+    for part in parts {
+        match part.into() {
+            Part::Event(event) | Part::Placed(PlacedEvents::One(event)) => match Segment::of_event(event) {
+                Some(segment) => lines.segment(segment),
+                None => lines.plain(event),
+            },
+            Part::Placed(PlacedEvents::Deltas { deltas, first, time }) => {
+                lines.segment(Segment::of_deltas(deltas, *first, *time));
+            }
         }
-        let (plain, others) = rest.split_at(run.len().max(1));
-        for event in plain {
-            encode_plain(event.borrow(), stored(event.borrow()), out);
-            out.push('\n');
+    }
+    lines.end_row();
+}
+
+/// Lines in the making.
+struct Lines<'a, 'o> {
+    offset: i64,
+    /// What fits one row so far.
+    row: Vec<Segment<'a>>,
+    out: &'o mut String,
+}
+
+impl<'a> Lines<'a, '_> {
+    const fn stored(&self, seq: u64) -> u64 {
+        seq.saturating_add_signed(self.offset)
+    }
+
+    fn segment(&mut self, segment: Segment<'a>) {
+        if self.row.last().is_some_and(|last| !last.continues_with(&segment)) {
+            self.end_row();
         }
-        rest = others;
+        self.row.push(segment);
+    }
+
+    fn plain(&mut self, event: &Event) {
+        self.end_row();
+        encode_plain(event, self.stored(event.seq), self.out);
+    }
+
+    fn end_row(&mut self) {
+        let row = std::mem::take(&mut self.row);
+        if row.iter().map(Segment::len).sum::<usize>() >= SHORTEST_ROW {
+            row::write(&row, self.stored(row[0].first()), self.out);
+            self.out.push('\n');
+            return;
+        }
+        for event in row.into_iter().flat_map(Segment::into_events) {
+            encode_plain(&event, self.stored(event.seq), self.out);
+        }
     }
 }
 
@@ -331,22 +387,7 @@ fn encode_plain(event: &Event, seq: u64, out: &mut String) {
     for (name, value) in extra.iter() {
         let _ = write!(out, ",{}:{}", json::raw(name).get(), value.get());
     }
-    out.push('}');
-}
-
-/// The longest run of deltas at the start that fits one row.
-fn delta_run<E: Borrow<Event>>(events: &[E]) -> Vec<Delta<'_>> {
-    let mut run: Vec<Delta<'_>> = Vec::new();
-    for (n, event) in events.iter().enumerate() {
-        let event: &Event = event.borrow();
-        let Some(delta) = Delta::of(event) else { break };
-        let contiguous = event.seq == events[0].borrow().seq.saturating_add(n as u64);
-        if !contiguous || run.last().is_some_and(|last| !last.continues_with(&delta)) {
-            break;
-        }
-        run.push(delta);
-    }
-    run
+    out.push_str("}\n");
 }
 
 #[cfg(test)]
@@ -354,6 +395,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::session::batch::{Durable, NewEvents};
     use crate::session::event::NewEvent;
     use dsh_plugin_api::vocab::{BlockType, Chunk};
 
@@ -406,6 +448,36 @@ mod tests {
             let mut text = String::new();
             encode(&events, 0, &mut text);
             prop_assert_eq!(forms(&decode(&text)), forms(&events));
+        }
+
+        #[test]
+        fn deltas_as_values_are_the_events_and_lines_that_they_stand_for(
+            batches in proptest::collection::vec(
+                (1..3u64, 0..2u64, proptest::collection::vec(chunk(), 0..8)), 0..12,
+            ),
+        ) {
+            let (mut events, mut placed, mut time) = (Vec::new(), Vec::new(), 1_000);
+            for (step, gap, chunks) in batches {
+                time += gap;
+                let mut seq = events.len() as u64;
+                events.extend(
+                    chunks.iter().zip(seq..).map(|(chunk, seq)| NewEvent::assistant_chunk(1, step, chunk).at(seq, time)),
+                );
+                for batch in NewEvents::of_chunks(1, step, &chunks) {
+                    let count = batch.count();
+                    placed.push(batch.at(seq, time));
+                    seq += count;
+                }
+                prop_assert_eq!(seq, events.len() as u64);
+            }
+            let (mut of_events, mut of_values) = (String::new(), String::new());
+            encode(&events, 7, &mut of_events);
+            encode(&placed, 7, &mut of_values);
+            prop_assert_eq!(of_values, of_events);
+            let durable = Durable::from(placed);
+            prop_assert_eq!(durable.count(), events.len() as u64);
+            let shown: Vec<Event> = durable.events().map(Cow::into_owned).collect();
+            prop_assert_eq!(forms(&shown), forms(&events));
         }
 
         #[test]

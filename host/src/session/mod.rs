@@ -2,6 +2,8 @@
 //!
 //! Everything here is data in, data out: no file, no clock, no provider. [`crate::store`] moves the bytes.
 
+pub mod batch;
+pub mod deltas;
 pub mod derive;
 pub mod event;
 pub mod line;

@@ -3,22 +3,17 @@
 //! A row stands for plain `assistant/chunk` events and gives them back exactly; a delta that a row could not give
 //! back byte for byte is never packed.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 
-use dsh_plugin_api::json::{Object, Raw};
+use dsh_plugin_api::json::{self, Object, Raw};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::deltas::{DeltaKind, Deltas};
 use super::event::{Event, kind};
 
-/// The kinds of deltas, which are also the kinds of rows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum DeltaKind {
-    Text,
-    Reasoning,
-    ToolCall,
-}
-
+/// The kinds of deltas are also the kinds of rows.
 impl DeltaKind {
     const ALL: [Self; 3] = [Self::Text, Self::Reasoning, Self::ToolCall];
 
@@ -40,16 +35,16 @@ impl DeltaKind {
 }
 
 /// What the deltas of one row have in common.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct Block<'a> {
     kind: DeltaKind,
     turn: u64,
     step: u64,
     index: u64,
     /// Its JSON text.
-    id: Option<&'a str>,
+    id: Option<Cow<'a, str>>,
     /// Its JSON text.
-    name: Option<&'a str>,
+    name: Option<Cow<'a, str>>,
 }
 
 impl Block<'_> {
@@ -64,12 +59,17 @@ impl Block<'_> {
                 let _ = write!(out, r#","text":{piece}}}}}"#);
             }
             DeltaKind::ToolCall => {
-                write_member(out, "id", *id);
-                write_member(out, "name", *name);
+                write_member(out, "id", id.as_deref());
+                write_member(out, "name", name.as_deref());
                 let _ = write!(out, r#","argumentsDelta":{piece}}}}}"#);
             }
         }
     }
+}
+
+/// A value as it was written.
+fn written(value: &RawValue) -> Cow<'_, str> {
+    Cow::Borrowed(value.get())
 }
 
 fn write_member(out: &mut String, name: &str, json: Option<&str>) {
@@ -128,7 +128,7 @@ pub(super) fn expand(kind: &str, data: &str, seq0: u64, time0: u64, extra: &Obje
     };
     let gaps = gaps.unwrap_or_default();
     let Data { turn, step, index, id, name, .. } = data;
-    let block = Block { kind: delta, turn, step, index, id: id.map(RawValue::get), name: name.map(RawValue::get) };
+    let block = Block { kind: delta, turn, step, index, id: id.map(written), name: name.map(written) };
     let mut time = time0;
     let mut events = Vec::with_capacity(pieces.len());
     for (n, piece) in pieces.iter().enumerate() {
@@ -144,18 +144,28 @@ pub(super) fn expand(kind: &str, data: &str, seq0: u64, time0: u64, extra: &Obje
     Ok(Expanded { events, flaw })
 }
 
-/// A delta event that a row can hold.
-pub(super) struct Delta<'a> {
+/// Deltas that a row can hold, or a part of one: of one block and one time, with their places.
+#[derive(Debug)]
+pub(super) struct Segment<'a> {
     block: Block<'a>,
-    /// The JSON text of its string.
-    piece: &'a str,
+    /// `seq` of the first; the others follow.
+    first: u64,
     time: u64,
+    pieces: Pieces<'a>,
 }
 
-impl<'a> Delta<'a> {
+#[derive(Debug)]
+enum Pieces<'a> {
+    /// The JSON text of the string of one delta.
+    Json(&'a str),
+    /// Deltas that are no JSON yet.
+    Values(&'a Deltas),
+}
+
+impl<'a> Segment<'a> {
     /// The event as a delta, when a row gives it back exactly: its data has the form that [`Block::write_event_data`]
     /// writes, to the byte.
-    pub fn of(event: &'a Event) -> Option<Self> {
+    pub fn of_event(event: &'a Event) -> Option<Self> {
         if event.kind != kind::ASSISTANT_CHUNK || !event.extra.is_empty() {
             return None;
         }
@@ -173,19 +183,64 @@ impl<'a> Delta<'a> {
         match kind {
             DeltaKind::Text | DeltaKind::Reasoning => data.text(r#","text":"#)?,
             DeltaKind::ToolCall => {
-                id = data.member(r#","id":"#)?;
-                name = data.member(r#","name":"#)?;
+                id = data.member(r#","id":"#)?.map(Cow::Borrowed);
+                name = data.member(r#","name":"#)?.map(Cow::Borrowed);
                 data.text(r#","argumentsDelta":"#)?;
             }
         }
         let piece = data.string()?;
         let block = Block { kind, turn, step, index, id, name };
-        (data.0 == "}}").then_some(Self { block, piece, time: event.time })
+        let Event { seq: first, time, .. } = *event;
+        (data.0 == "}}").then_some(Self { block, first, time, pieces: Pieces::Json(piece) })
     }
 
-    /// True when `next` may stand behind this delta in one row.
+    /// Deltas that are no events yet, as events from `first` on would have them.
+    pub fn of_deltas(deltas: &'a Deltas, first: u64, time: u64) -> Self {
+        let Deltas { turn, step, kind, index, id, name, .. } = deltas;
+        let json = |text: &String| Cow::Owned(json::raw(text).get().to_owned());
+        let id = (*kind == DeltaKind::ToolCall).then(|| json(id));
+        let name = name.as_ref().map(json);
+        let block = Block { kind: *kind, turn: *turn, step: *step, index: u64::from(*index), id, name };
+        Self { block, first, time, pieces: Pieces::Values(deltas) }
+    }
+
+    /// `seq` of the first.
+    pub const fn first(&self) -> u64 {
+        self.first
+    }
+
+    /// How many deltas they are.
+    pub const fn len(&self) -> usize {
+        match self.pieces {
+            Pieces::Json(_) => 1,
+            Pieces::Values(deltas) => deltas.len(),
+        }
+    }
+
+    /// True when `next` may stand behind these deltas in one row.
     pub fn continues_with(&self, next: &Self) -> bool {
-        self.block == next.block && self.time <= next.time
+        self.first.saturating_add(self.len() as u64) == next.first && self.time <= next.time && self.block == next.block
+    }
+
+    /// Each as the plain event that it stands for.
+    pub fn into_events(self) -> impl Iterator<Item = Event> + use<'a> {
+        let Self { block, first, time, pieces } = self;
+        let (one, values) = match pieces {
+            Pieces::Json(piece) => (Some(Cow::Borrowed(piece)), None),
+            Pieces::Values(deltas) => (None, Some(deltas.texts())),
+        };
+        let values = values.into_iter().flatten().map(|text| {
+            let mut piece = String::with_capacity(text.len() + 2);
+            write_string(text, &mut piece);
+            Cow::Owned(piece)
+        });
+        one.into_iter().chain(values).zip(first..).map(move |(piece, seq)| {
+            let mut data = String::new();
+            block.write_event_data(&piece, &mut data);
+            // What was put together of JSON is JSON.
+            let data = RawValue::from_string(data).unwrap_or_else(|_| null());
+            Event { kind: kind::ASSISTANT_CHUNK.into(), seq, time, data, extra: Object::new() }
+        })
     }
 }
 
@@ -237,38 +292,68 @@ fn write_number(number: u64, out: &mut String) {
     }
 }
 
-/// The line of a row, without newline. `deltas` is not empty and of one block.
-pub(super) fn write(deltas: &[Delta<'_>], seq0: u64, out: &mut String) {
-    let Some(first) = deltas.first() else { return };
-    let Block { kind, turn, step, index, id, name } = first.block;
+/// Appends the JSON text of a string, as `serde_json` writes it.
+fn write_string(text: &str, out: &mut String) {
+    // Without a way out of the loop it is done many bytes at a time.
+    let escapes = |found, byte| found | (byte < b' ') | (byte == b'"') | (byte == b'\\');
+    if text.bytes().fold(false, escapes) {
+        out.push_str(json::raw(text).get());
+    } else {
+        out.push('"');
+        out.push_str(text);
+        out.push('"');
+    }
+}
+
+/// The line of a row, without newline. `segments` is not empty and of one block.
+pub(super) fn write(segments: &[Segment<'_>], seq0: u64, out: &mut String) {
+    let Some(Segment { block, time: time0, .. }) = segments.first() else { return };
+    let Block { kind, turn, step, index, id, name } = block;
     let _ = write!(
         out,
-        r#"{{"type":"{}","seq0":{seq0},"time0":{},"data":{{"turn":{turn},"step":{step},"index":{index},"dt":["#,
+        r#"{{"type":"{}","seq0":{seq0},"time0":{time0},"data":{{"turn":{turn},"step":{step},"index":{index},"dt":["#,
         kind.row(),
-        first.time
     );
-    for (n, pair) in deltas.windows(2).enumerate() {
-        if n > 0 {
-            out.push(',');
+    let mut last = None;
+    for segment in segments {
+        for _ in 0..segment.len() {
+            if let Some(last) = last {
+                if !out.ends_with('[') {
+                    out.push(',');
+                }
+                write_number(segment.time.saturating_sub(last), out);
+            }
+            last = Some(segment.time);
         }
-        write_number(pair[1].time.saturating_sub(pair[0].time), out);
     }
     out.push(']');
     let pieces = match kind {
         DeltaKind::Text | DeltaKind::Reasoning => "texts",
         DeltaKind::ToolCall => {
-            write_member(out, "id", id);
-            write_member(out, "name", name);
+            write_member(out, "id", id.as_deref());
+            write_member(out, "name", name.as_deref());
             "args"
         }
     };
     let _ = write!(out, r#","{pieces}":["#);
-    for (n, delta) in deltas.iter().enumerate() {
-        if n > 0 {
-            out.push(',');
+    for segment in segments {
+        match segment.pieces {
+            Pieces::Json(piece) => {
+                out.push_str(piece);
+                out.push(',');
+            }
+            Pieces::Values(deltas) => {
+                // With quotes and a comma each; escapes are rare.
+                out.reserve(deltas.text().len() + deltas.len() * 3);
+                for text in deltas.texts() {
+                    write_string(text, out);
+                    out.push(',');
+                }
+            }
         }
-        out.push_str(delta.piece);
     }
+    // There is at least one piece, and a comma behind the last.
+    out.pop();
     out.push_str("]}}");
 }
 

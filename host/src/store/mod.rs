@@ -18,11 +18,11 @@ mod writer;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use dsh_plugin_api::json;
 use dsh_plugin_api::vocab::Message;
 
+use crate::session::batch::Durable;
 use crate::session::derive::{self, DerivedMessage};
 use crate::session::event::{Event, Header, NewEvent, kind};
 use crate::session::{line, recovery};
@@ -75,7 +75,7 @@ pub struct Listed {
 }
 
 /// What a writer hands out as soon as events are durable.
-pub type OnDurable = Box<dyn FnMut(&[Arc<Event>]) + Send>;
+pub type OnDurable = Box<dyn FnMut(&Durable) + Send>;
 
 impl Store {
     /// A store at this folder, which need not exist.

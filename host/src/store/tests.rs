@@ -1,6 +1,6 @@
 //! What the store promises, on real files.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use dsh_plugin_api::vocab::{Block, Chunk, Role, Source};
 use serde_json::json;
@@ -215,12 +215,12 @@ fn what_was_appended_is_acknowledged_once_durable_and_reads_back() {
     let store = Store::new(dir.path().join("new/folder"));
     let durable = Arc::new(Mutex::new(Vec::new()));
     let seen = durable.clone();
-    let on_durable: OnDurable = Box::new(move |events| seen.lock().unwrap().extend(events.iter().map(|e| e.seq)));
+    let on_durable: OnDurable = Box::new(move |events| seen.lock().unwrap().extend(events.events().map(|e| e.seq)));
     let writer = store.create(Header::new("id", 5, None), on_durable).unwrap();
     assert!(matches!(store.open("id", nobody()), Err(StoreError::Locked { pid: Some(_), .. })));
     let (_, events) = small_session();
     assert_eq!(writer.append(events.clone()), 0);
-    assert_eq!(writer.append(vec![]), 9);
+    assert_eq!(writer.append(Vec::<NewEvent>::new()), 9);
     checkpoint(&writer).unwrap();
     assert_eq!(*durable.lock().unwrap(), (0..9).collect::<Vec<_>>());
     let on_disk = std::fs::read_to_string(writer.path()).unwrap();
@@ -354,7 +354,7 @@ fn after_a_write_error_nothing_is_acknowledged_and_the_session_opens_again() {
             offset: 0,
             last_time: 0,
         };
-        let on_durable: OnDurable = Box::new(move |events| seen.lock().unwrap().extend(events.iter().map(|e| e.seq)));
+        let on_durable: OnDurable = Box::new(move |events| seen.lock().unwrap().extend(events.events().map(|e| e.seq)));
         let writer = Writer::start(start, on_durable).unwrap();
         let mut errors = Vec::new();
         for n in 0..4 {

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 
 use super::lock::Lock;
 use super::{OnDurable, StoreError};
-use crate::session::event::{Event, NewEvent};
+use crate::session::batch::{Durable, NewEvents, PlacedEvents};
 use crate::session::line;
 
 /// Longest time that an event waits for others before it is written.
@@ -45,7 +45,7 @@ enum Order {
     Append {
         first: u64,
         time: u64,
-        events: Box<dyn Iterator<Item = NewEvent> + Send>,
+        events: Vec<NewEvents>,
     },
     Checkpoint(oneshot::Sender<Result<(), StoreError>>),
 }
@@ -100,23 +100,19 @@ impl Writer {
     }
 
     /// Queues events; returns the seq of the first. They become durable within the batching window, or at the next
-    /// checkpoint. Never blocks on the file. The log's thread runs the iterator, so that whoever appends many events
-    /// need not wait until each is JSON.
-    pub fn append<I>(&self, events: I) -> u64
-    where
-        I: IntoIterator<Item = NewEvent, IntoIter: ExactSizeIterator + Send + 'static>,
-    {
-        let events = events.into_iter();
+    /// checkpoint. Never blocks on the file.
+    pub fn append<E: Into<NewEvents>>(&self, events: impl IntoIterator<Item = E>) -> u64 {
+        let events: Vec<NewEvents> = events.into_iter().map(Into::into).collect();
         let mut queue = self.queue();
         let first = queue.next_seq;
         queue.last_time = queue.last_time.max(now());
         let time = queue.last_time;
-        queue.next_seq += events.len() as u64;
+        queue.next_seq += events.iter().map(NewEvents::count).sum::<u64>();
         if let Some(orders) = &queue.orders
             && queue.next_seq > first
         {
             // A thread that is gone is reported by the next checkpoint.
-            let _ = orders.send(Order::Append { first, time, events: Box::new(events) });
+            let _ = orders.send(Order::Append { first, time, events });
         }
         first
     }
@@ -179,7 +175,7 @@ impl<S: Sink> LogThread<S> {
     fn run(mut self, inbox: &Receiver<Order>) {
         while let Ok(order) = inbox.recv() {
             let Batch { events, waiting } = Batch::collect(order, inbox);
-            self.commit(&events);
+            self.commit(events);
             let result = self.failed.clone().map_or(Ok(()), Err);
             for done in waiting {
                 // Whoever asked may have been cancelled.
@@ -188,12 +184,12 @@ impl<S: Sink> LogThread<S> {
         }
     }
 
-    fn commit(&mut self, events: &[Arc<Event>]) {
+    fn commit(&mut self, events: Vec<PlacedEvents>) {
         if events.is_empty() || self.failed.is_some() {
             return;
         }
         let mut lines = String::new();
-        line::encode(events, self.offset, &mut lines);
+        line::encode(&events, self.offset, &mut lines);
         let written = self
             .sink
             .append(lines.as_bytes())
@@ -202,7 +198,7 @@ impl<S: Sink> LogThread<S> {
         match written {
             Ok(()) => {
                 self.length += lines.len() as u64;
-                (self.on_durable)(events);
+                (self.on_durable)(&Durable::from(events));
             }
             Err(error) => {
                 // What is left of the batch was not acknowledged. If it cannot be cut, recovery reads or cuts it.
@@ -218,7 +214,7 @@ impl<S: Sink> LogThread<S> {
 
 /// Events that are made durable together, and who waits for them.
 struct Batch {
-    events: Vec<Arc<Event>>,
+    events: Vec<PlacedEvents>,
     waiting: Vec<oneshot::Sender<Result<(), StoreError>>>,
 }
 
@@ -242,8 +238,12 @@ impl Batch {
 
     fn add(&mut self, order: Order) {
         match order {
-            Order::Append { first, time, events } => {
-                self.events.extend(events.zip(first..).map(|(event, seq)| Arc::new(event.at(seq, time))));
+            Order::Append { mut first, time, events } => {
+                for events in events {
+                    let count = events.count();
+                    self.events.push(events.at(first, time));
+                    first += count;
+                }
             }
             Order::Checkpoint(done) => self.waiting.push(done),
         }

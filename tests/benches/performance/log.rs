@@ -7,11 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use dsh_host::llm::assembler::BlockAssembler;
-use dsh_host::session::event::{Header, NewEvent};
+use dsh_host::session::batch::{Durable, NewEvents};
+use dsh_host::session::event::Header;
 use dsh_host::store::Store;
 use dsh_plugin_api::StreamEnd;
 use dsh_plugin_api::abi::Item;
-use dsh_plugin_api::vocab::Block;
+use dsh_plugin_api::vocab::{Block, Chunk};
 use tempfile::TempDir;
 
 use super::adapter;
@@ -46,21 +47,20 @@ pub fn run(effort: Effort) -> Vec<Measured> {
         let header = Header::new(format!("s{sessions}"), 0, None);
         let durable = Arc::new(AtomicU64::new(0));
         let count = Arc::clone(&durable);
-        let on_durable = move |events: &[_]| {
-            count.fetch_add(events.len() as u64, Ordering::Relaxed);
+        let on_durable = move |events: &Durable| {
+            count.fetch_add(events.count(), Ordering::Relaxed);
         };
         let writer = store.create(header, Box::new(on_durable)).unwrap();
         let mut assembler = BlockAssembler::new();
         let mut logged = 0;
         decode(&mut |items| {
-            let mut events = Vec::with_capacity(items.len());
-            for item in items {
-                let Item::Chunk(chunk) = item else { continue };
-                assembler.push(&chunk);
-                events.push(NewEvent::assistant_chunk(1, 1, &chunk));
+            let chunk = |item| if let Item::Chunk(chunk) = item { Some(chunk) } else { None };
+            let chunks: Vec<Chunk> = items.into_iter().filter_map(chunk).collect();
+            for chunk in &chunks {
+                assembler.push(chunk);
             }
-            logged += events.len() as u64;
-            writer.append(events);
+            logged += chunks.len() as u64;
+            writer.append(NewEvents::of_chunks(1, 1, &chunks));
         });
         runtime.block_on(writer.checkpoint()).unwrap();
         let path = writer.path().to_owned();

@@ -14,9 +14,13 @@ use serde_json::json;
 
 use crate::agent::{AgentError, TurnEnd, TurnReason, Update};
 use crate::cli::output::{clip, shown};
+use crate::session::batch::Durable;
 
 /// Longest tool argument or failure that is shown, in characters.
 const TOOL_WIDTH: usize = 100;
+
+/// About how many bytes of JSON lines are written at once.
+const LINES: usize = 64 << 10;
 
 /// Prints one turn.
 pub(super) struct Output {
@@ -60,8 +64,7 @@ impl Output {
         match update {
             Update::Durable(events) => {
                 if self.json {
-                    let lines: Vec<String> = events.iter().map(|event| raw(&**event).get().to_owned() + "\n").collect();
-                    screen.out.write(&lines.concat());
+                    screen.events(&events);
                 }
             }
             Update::Text(text) => {
@@ -185,6 +188,20 @@ fn brief(arguments: &str) -> String {
 }
 
 impl Screen {
+    /// A line of JSON each, many of them in one write.
+    fn events(&mut self, events: &Durable) {
+        let mut lines = String::new();
+        for event in events.events() {
+            lines.push_str(raw(&*event).get());
+            lines.push('\n');
+            if lines.len() >= LINES {
+                self.out.write(&lines);
+                lines.clear();
+            }
+        }
+        self.out.write(&lines);
+    }
+
     fn text(&mut self, text: &str) {
         if self.open == Some(Line::Reasoning) {
             self.end_line();
