@@ -102,15 +102,7 @@ impl TryFrom<ProviderEntry> for Provider {
             model.compat = model.compat.over(&compat);
             model
         });
-        Ok(Self {
-            api,
-            base_url,
-            credential,
-            cache_retention,
-            models: models.collect(),
-            compat,
-            preset: provider,
-        })
+        Ok(Self { api, base_url, credential, cache_retention, models: models.collect(), compat, preset: provider })
     }
 }
 

@@ -12,32 +12,44 @@ use serde_json::Value;
 use super::adapter;
 use super::harness::{Comparison, Effort, Measured, Side, Unit};
 
-const API: &str = "openai-completions";
+/// Every wire, and the member of its body that holds the history.
+const WIRES: [(&str, &str); 5] = [
+    ("openai-completions", "messages"),
+    ("openai-responses", "input"),
+    ("anthropic-messages", "messages"),
+    ("google-generative-ai", "contents"),
+    ("mistral-conversations", "messages"),
+];
 const MESSAGES: usize = 1_000;
 
-/// Linked in, and through the loaded library, where the history crosses the border as JSON.
+/// Each wire linked in, and the first one through the loaded library, where the history crosses the border as JSON.
 pub fn run(effort: Effort) -> Vec<Measured> {
     let (handle, _home) = adapter::loaded();
     let linked = adapter::linked();
-    let target = adapter::target(API);
-    let request = Request { messages: history(), ..Request::default() };
-    let body = encode(&linked, &request, &target);
-    let value: Value = serde_json::from_str(&body).unwrap();
-    let length = body.len() as u64;
-    assert_eq!(value["messages"].as_array().unwrap().len(), MESSAGES);
-    let call = Convert { target: target.clone(), routing: vec![Routing::Foreign; request.messages.len()], request };
-    let sides = |ours| {
-        let serialise = || serde_json::to_string(&value).unwrap().len() as u64;
-        vec![ours, Side::new("serde_json, from Value", length, serialise)]
-    };
-    let linked_side = Side::new("encode", length, || encode(&linked, &call.request, &target).len() as u64);
-    let loaded_side = Side::new("convert", length, || body_of(handle.convert(&call).unwrap().exchange).len() as u64);
-    let unit = Unit::MegabytesPerSecond(length);
-    let of = |name: &str, ours| Comparison { name: name.to_owned(), sides: sides(ours), unit, aim: "" };
-    [of("encode 1,000 messages, linked", linked_side), of("encode 1,000 messages, loaded library", loaded_side)]
-        .into_iter()
-        .filter_map(|comparison| comparison.measure(effort))
-        .collect()
+    let mut out = Vec::new();
+    for (api, list) in WIRES {
+        let target = adapter::target(api);
+        let request = Request { messages: history(), ..Request::default() };
+        let body = encode(&linked, &request, &target);
+        let value: Value = serde_json::from_str(&body).unwrap();
+        let length = body.len() as u64;
+        assert!(value[list].as_array().unwrap().len() >= MESSAGES / 2);
+        let call = Convert { target: target.clone(), routing: vec![Routing::Foreign; request.messages.len()], request };
+        let sides = |ours| {
+            let serialise = || serde_json::to_string(&value).unwrap().len() as u64;
+            vec![ours, Side::new("serde_json, from Value", length, serialise)]
+        };
+        let unit = Unit::MegabytesPerSecond(length);
+        let of = |name: String, ours| Comparison { name, sides: sides(ours), unit, aim: "" };
+        let encoded = Side::new("encode", length, || encode(&linked, &call.request, &target).len() as u64);
+        out.extend(of(format!("encode 1,000 messages, {api}, linked"), encoded).measure(effort));
+        if api == WIRES[0].0 {
+            let converted =
+                Side::new("convert", length, || body_of(handle.convert(&call).unwrap().exchange).len() as u64);
+            out.extend(of(format!("encode 1,000 messages, {api}, loaded library"), converted).measure(effort));
+        }
+    }
+    out
 }
 
 fn encode(adapter: &PiAi, request: &Request, target: &Target) -> String {

@@ -45,14 +45,22 @@ impl Form {
     pub fn stream(&self, deltas: usize) -> Stream {
         let pieces: Vec<&str> = (0..deltas).map(self.delta).collect();
         let data = (self.events)(&pieces);
-        let body = data.iter().map(|data| format!("data: {data}\n\n")).collect::<String>() + "data: [DONE]\n\n";
+        let body: String = data.iter().map(|data| format!("{}data: {data}\n\n", self.name_line(data))).collect();
+        let end = if self.api.ends_with("completions") { "data: [DONE]\n\n" } else { "" };
+        let body = body + end;
         let text_length = pieces.iter().map(|piece| piece.len() as u64).sum();
         Stream { data, body: body.into_bytes(), deltas: deltas as u64, text_length }
+    }
+
+    /// The line with the event's name, on a wire whose events have one: their `type`.
+    fn name_line(&self, data: &str) -> String {
+        let name = data.strip_prefix(r#"{"type":""#).and_then(|rest| rest.split('"').next());
+        name.map_or_else(String::new, |name| format!("event: {name}\n"))
     }
 }
 
 /// Every form.
-pub const STREAMS: [Form; 6] = [
+pub const STREAMS: [Form; 13] = [
     Form {
         name: "completions: plain server, text",
         api: "openai-completions",
@@ -94,6 +102,69 @@ pub const STREAMS: [Form; 6] = [
         events: |text| completions(text, &arguments),
         typed: completions_typed,
         delta: |_| "abcde",
+    },
+    Form {
+        name: "anthropic: text",
+        api: "anthropic-messages",
+        events: |text| {
+            anthropic(text, r#"{"type":"text","text":""}"#, &|text| format!(r#""type":"text_delta","text":{text}"#))
+        },
+        typed: anthropic_typed,
+        delta: five_characters,
+    },
+    Form {
+        name: "anthropic: input of a tool call",
+        api: "anthropic-messages",
+        events: |text| {
+            let call = r#"{"type":"tool_use","id":"toolu_1","name":"write","input":{}}"#;
+            anthropic(text, call, &|text| format!(r#""type":"input_json_delta","partial_json":{text}"#))
+        },
+        typed: anthropic_typed,
+        delta: |_| "abcde",
+    },
+    Form {
+        name: "responses: text, numbered and padded",
+        api: "openai-responses",
+        events: |text| {
+            responses(
+                text,
+                "output_text",
+                r#"{"type":"message","id":"msg_1","role":"assistant","status":"in_progress","content":[]}"#,
+            )
+        },
+        typed: responses_typed,
+        delta: five_characters,
+    },
+    Form {
+        name: "responses: arguments of a tool call",
+        api: "openai-responses",
+        events: |text| {
+            let call = r#"{"type":"function_call","id":"fc_1","call_id":"call_1","name":"write","arguments":"","status":"in_progress"}"#;
+            responses(text, "function_call_arguments", call)
+        },
+        typed: responses_typed,
+        delta: |_| "abcde",
+    },
+    Form {
+        name: "google: text, counts in every event",
+        api: "google-generative-ai",
+        events: |text| google(text, ""),
+        typed: google_typed,
+        delta: five_characters,
+    },
+    Form {
+        name: "google: thoughts",
+        api: "google-generative-ai",
+        events: |text| google(text, r#","thought":true"#),
+        typed: google_typed,
+        delta: five_characters,
+    },
+    Form {
+        name: "mistral: text",
+        api: "mistral-conversations",
+        events: |text| completions(text, &plain),
+        typed: completions_typed,
+        delta: five_characters,
     },
 ];
 
@@ -227,4 +298,155 @@ fn completions_typed(data: &str) -> usize {
         length(content) + length(reasoning) + arguments
     };
     event.choices.iter().map(of_choice).sum()
+}
+
+/// Start, a delta for each text and one more, stop.
+fn anthropic(text: &[&str], block: &str, delta: &dyn Fn(&str) -> String) -> Vec<String> {
+    let quoted = |text: &str| serde_json::Value::from(text).to_string();
+    let piece =
+        |text: &str| format!(r#"{{"type":"content_block_delta","index":0,"delta":{{{}}}}}"#, delta(&quoted(text)));
+    let mut events = vec![
+        r#"{"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","model":"m","content":[],"stop_reason":null,"usage":{"input_tokens":19,"output_tokens":1}}}"#.to_owned(),
+        format!(r#"{{"type":"content_block_start","index":0,"content_block":{block}}}"#),
+    ];
+    events.extend(text.iter().map(|text| piece(text)));
+    events.push(piece("."));
+    events.extend(
+        [
+            r#"{"type":"content_block_stop","index":0}"#,
+            r#"{"type":"message_delta","delta":{"stop_reason":"end_turn","stop_sequence":null},"usage":{"output_tokens":9}}"#,
+            r#"{"type":"message_stop"}"#,
+        ]
+        .map(str::to_owned),
+    );
+    events
+}
+
+fn anthropic_typed(data: &str) -> usize {
+    #[derive(Deserialize)]
+    struct Event<'a> {
+        #[serde(borrow, rename = "type")]
+        _type: Cow<'a, str>,
+        #[serde(rename = "index")]
+        _index: Option<u64>,
+        #[serde(borrow)]
+        delta: Option<Delta<'a>>,
+    }
+    #[derive(Deserialize)]
+    struct Delta<'a> {
+        #[serde(borrow, rename = "type")]
+        _type: Option<Cow<'a, str>>,
+        #[serde(borrow)]
+        text: Option<Cow<'a, str>>,
+        #[serde(borrow)]
+        partial_json: Option<Cow<'a, str>>,
+        #[serde(borrow, rename = "stop_reason")]
+        _stop_reason: Option<Cow<'a, str>>,
+    }
+    let event: Event<'_> = serde_json::from_str(data).unwrap();
+    event.delta.map_or(0, |delta| delta.text.or(delta.partial_json).map_or(0, |text| text.len()))
+}
+
+/// An item that is added, a delta for each text and one more, the item done, completed.
+fn responses(text: &[&str], kind: &str, item: &str) -> Vec<String> {
+    let quoted = |text: &str| serde_json::Value::from(text).to_string();
+    let piece = |(place, text): (usize, &&str)| {
+        let padding = "vUEMJS1cNpwb07Ax".get(place % 7..).unwrap_or_default();
+        format!(
+            r#"{{"type":"response.{kind}.delta","sequence_number":{},"item_id":"msg_1","output_index":0,"content_index":0,"delta":{},"logprobs":[],"obfuscation":"{padding}{place}"}}"#,
+            place + 4,
+            quoted(text)
+        )
+    };
+    let mut events = vec![
+        r#"{"type":"response.created","sequence_number":0,"response":{"id":"resp_1","status":"in_progress","model":"m","output":[]}}"#.to_owned(),
+        format!(r#"{{"type":"response.output_item.added","sequence_number":2,"output_index":0,"item":{item}}}"#),
+    ];
+    let last: &[&str] = &["."];
+    events.extend(text.iter().chain(last).enumerate().map(piece));
+    let whole = quoted(&text.iter().chain(last).copied().collect::<String>());
+    let done = item.replace(
+        r#""content":[]"#,
+        &format!(r#""content":[{{"type":"output_text","text":{whole},"annotations":[]}}]"#),
+    );
+    let done =
+        done.replace(r#""arguments":"""#, &format!(r#""arguments":{whole}"#)).replace("in_progress", "completed");
+    events
+        .push(format!(r#"{{"type":"response.output_item.done","sequence_number":9,"output_index":0,"item":{done}}}"#));
+    events.push(r#"{"type":"response.completed","sequence_number":10,"response":{"id":"resp_1","status":"completed","model":"m","usage":{"input_tokens":19,"output_tokens":9}}}"#.to_owned());
+    events
+}
+
+fn responses_typed(data: &str) -> usize {
+    #[derive(Deserialize)]
+    struct Event<'a> {
+        #[serde(borrow, rename = "type")]
+        _type: Cow<'a, str>,
+        #[serde(rename = "output_index")]
+        _output_index: Option<u64>,
+        #[serde(borrow, rename = "item_id")]
+        _item_id: Option<Cow<'a, str>>,
+        #[serde(borrow)]
+        delta: Option<Cow<'a, str>>,
+    }
+    let event: Event<'_> = serde_json::from_str(data).unwrap();
+    event.delta.map_or(0, |text| text.len())
+}
+
+/// A candidate for each text and one more, which ends it.
+fn google(text: &[&str], member: &str) -> Vec<String> {
+    let quoted = |text: &str| serde_json::Value::from(text).to_string();
+    let event = |text: &str, member: &str, end: &str, tokens: usize| {
+        format!(
+            r#"{{"candidates":[{{"content":{{"parts":[{{"text":{}{member}}}],"role":"model"}}{end},"index":0}}],"usageMetadata":{{"promptTokenCount":19,"candidatesTokenCount":{tokens},"totalTokenCount":{}}},"modelVersion":"m","responseId":"r1"}}"#,
+            quoted(text),
+            tokens + 19
+        )
+    };
+    let mut events: Vec<String> =
+        text.iter().enumerate().map(|(place, text)| event(text, member, "", place + 1)).collect();
+    events.push(event(".", "", r#","finishReason":"STOP""#, text.len() + 1));
+    events
+}
+
+fn google_typed(data: &str) -> usize {
+    #[derive(Deserialize)]
+    struct Event<'a> {
+        #[serde(borrow)]
+        candidates: Vec<Candidate<'a>>,
+        #[serde(rename = "usageMetadata")]
+        _usage: Option<Usage>,
+        #[serde(borrow, rename = "responseId")]
+        _response_id: Option<Cow<'a, str>>,
+    }
+    #[derive(Deserialize)]
+    struct Candidate<'a> {
+        #[serde(borrow)]
+        content: Content<'a>,
+        #[serde(borrow, rename = "finishReason")]
+        _finish_reason: Option<Cow<'a, str>>,
+    }
+    #[derive(Deserialize)]
+    struct Content<'a> {
+        #[serde(borrow)]
+        parts: Vec<Part<'a>>,
+    }
+    #[derive(Deserialize)]
+    struct Part<'a> {
+        #[serde(borrow)]
+        text: Cow<'a, str>,
+        #[serde(rename = "thought")]
+        _thought: Option<bool>,
+        #[serde(borrow, rename = "thoughtSignature")]
+        _signature: Option<Cow<'a, str>>,
+    }
+    #[derive(Deserialize)]
+    struct Usage {
+        #[serde(rename = "promptTokenCount")]
+        _prompt: u64,
+        #[serde(rename = "candidatesTokenCount")]
+        _candidates: u64,
+    }
+    let event: Event<'_> = serde_json::from_str(data).unwrap();
+    event.candidates.iter().flat_map(|candidate| &candidate.content.parts).map(|part| part.text.len()).sum()
 }

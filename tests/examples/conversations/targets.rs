@@ -45,7 +45,12 @@ pub const DESTINATIONS: [Destination; 10] = [
         "openai-completions",
         r#"{"reasoning_field":"reasoning_content","needs_reasoning":true}"#,
     ),
-    to("router/any", Wire::Router, "openai-completions", r#"{"reasoning_field":["reasoning_content","reasoning","reasoning_details"]}"#),
+    to(
+        "router/any",
+        Wire::Router,
+        "openai-completions",
+        r#"{"reasoning_field":["reasoning_content","reasoning","reasoning_details"]}"#,
+    ),
     to(
         "own/deepseek-flash",
         Wire::Completions("reasoning_content"),
