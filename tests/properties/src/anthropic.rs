@@ -68,12 +68,22 @@ impl Wire for Anthropic {
 #[derive(Debug, Clone)]
 enum Block {
     /// `early`: its beginning comes with its start.
-    Text { said: Said, early: bool },
+    Text {
+        said: Said,
+        early: bool,
+    },
     /// `late`: its signature comes after its end.
-    Thinking { said: Said, signature: Option<Said>, late: bool },
+    Thinking {
+        said: Said,
+        signature: Option<Said>,
+        late: bool,
+    },
     Redacted(Said),
     /// `whole`: its arguments come with its start.
-    Call { call: Called, whole: bool },
+    Call {
+        call: Called,
+        whole: bool,
+    },
     /// Of a kind that is not shown: type, and more of its start.
     Hidden(&'static str, &'static str),
 }
@@ -307,7 +317,10 @@ impl Writer {
             Block::Text { said, early } => {
                 let mut texts = said.strings();
                 let first = if *early { texts.remove(0) } else { "\"\"".to_owned() };
-                (start_of("text", &format!(r#","text":{first}"#)), texts.iter().map(|text| delta("text_delta", "text", text)).collect())
+                (
+                    start_of("text", &format!(r#","text":{first}"#)),
+                    texts.iter().map(|text| delta("text_delta", "text", text)).collect(),
+                )
             }
             Block::Thinking { said, signature, late: is_late } => {
                 let events = said.strings().iter().map(|text| delta("thinking_delta", "thinking", text)).collect();
@@ -319,7 +332,9 @@ impl Writer {
                 }
                 (start_of("thinking", r#","thinking":"","signature":"""#), events)
             }
-            Block::Redacted(data) => (start_of("redacted_thinking", &format!(r#","data":{}"#, data.whole())), Vec::new()),
+            Block::Redacted(data) => {
+                (start_of("redacted_thinking", &format!(r#","data":{}"#, data.whole())), Vec::new())
+            }
             Block::Call { call, whole } => {
                 let (id, name, arguments) = (self.known.calls.len(), call.name, &call.arguments);
                 // What came with the start is shown at the end; it stays with blocks that have one.
@@ -350,7 +365,10 @@ impl Writer {
         }
         match ending {
             Ending::Stop { reason: (reason, meaning), mark } => {
-                self.event("message_delta", &format!(r#""delta":{{"stop_reason":"{reason}","stop_sequence":null}},{usage}"#));
+                self.event(
+                    "message_delta",
+                    &format!(r#""delta":{{"stop_reason":"{reason}","stop_sequence":null}},{usage}"#),
+                );
                 complete_at = self.event("message_stop", "");
                 if mark {
                     self.layout.event(&mut self.body, "", "[DONE]");

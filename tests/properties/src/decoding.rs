@@ -130,13 +130,8 @@ pub fn deepseek<A: Adapter>() -> A {
 }
 
 /// The common wires.
-pub const COMMON_APIS: [&str; 5] = [
-    "openai-completions",
-    "openai-responses",
-    "anthropic-messages",
-    "google-generative-ai",
-    "mistral-conversations",
-];
+pub const COMMON_APIS: [&str; 5] =
+    ["openai-completions", "openai-responses", "anthropic-messages", "google-generative-ai", "mistral-conversations"];
 
 fn adapter<A: Adapter>(routes: impl Iterator<Item = (&'static str, Value)>) -> A {
     let routes: Map<String, Value> = routes.map(|(name, route)| (name.to_owned(), route)).collect();
@@ -283,7 +278,13 @@ impl Seen {
 
 /// Decodes a body that comes in pieces of these widths.
 #[must_use]
-pub fn decode<W: Wire>(adapter: &impl Adapter, head: (u16, &str), body: &[u8], widths: &[u8], end: &StreamEnd) -> Decoded {
+pub fn decode<W: Wire>(
+    adapter: &impl Adapter,
+    head: (u16, &str),
+    body: &[u8],
+    widths: &[u8],
+    end: &StreamEnd,
+) -> Decoded {
     let mut response = Response::new::<W>(adapter, head);
     for piece in pieces(body, widths) {
         response.feed(piece);

@@ -145,8 +145,7 @@ fn ending() -> impl Strategy<Value = Ending> {
     ]
 }
 
-const USAGE: &str =
-    r#","usageMetadata":{"promptTokenCount":12,"candidatesTokenCount":3,"thoughtsTokenCount":2,"cachedContentTokenCount":5}"#;
+const USAGE: &str = r#","usageMetadata":{"promptTokenCount":12,"candidatesTokenCount":3,"thoughtsTokenCount":2,"cachedContentTokenCount":5}"#;
 
 /// What a decoder must know of an answer.
 #[derive(Debug, Default)]
@@ -165,7 +164,9 @@ impl Known {
             return;
         }
         match &mut self.open {
-            Some((open, known)) if *open == is_text && (known.is_none() || signature.is_none() || *known == signature) => {
+            Some((open, known))
+                if *open == is_text && (known.is_none() || signature.is_none() || *known == signature) =>
+            {
                 if known.is_none() {
                     self.signatures.extend(signature.clone());
                     *known = signature;
@@ -269,7 +270,11 @@ fn write(mut known: Known, mut events: Vec<Vec<String>>, ending: Ending, mut lay
     };
     let usage = if matches!(ending, Ending::Reason { usage: "always", .. }) { USAGE } else { "" };
     for parts in events {
-        layout.event(&mut body, "", &format!(r#"{{{}{usage},"modelVersion":"m-1","responseId":"r-1"}}"#, candidate(&parts, "")));
+        layout.event(
+            &mut body,
+            "",
+            &format!(r#"{{{}{usage},"modelVersion":"m-1","responseId":"r-1"}}"#, candidate(&parts, "")),
+        );
     }
     let (mut complete_at, mut outcome) = (0, "TRANSPORT");
     match ending {

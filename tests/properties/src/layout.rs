@@ -44,8 +44,14 @@ pub fn layouts() -> impl Strategy<Value = Layout> {
         proptest::collection::vec(between, 1..4),
         proptest::sample::select(&[Types::Both, Types::Both, Types::Inside, Types::Beside][..]),
     )
-        .prop_map(|(mark, ends, blanks, lines, between, types)| {
-            Layout { mark, ends, blanks, lines, between, types, turn: 0 }
+        .prop_map(|(mark, ends, blanks, lines, between, types)| Layout {
+            mark,
+            ends,
+            blanks,
+            lines,
+            between,
+            types,
+            turn: 0,
         })
 }
 

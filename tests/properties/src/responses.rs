@@ -69,7 +69,11 @@ enum Item {
     /// Its parts, and which of them are refusals.
     Message(Vec<(Said, bool)>),
     /// `is_raw`: the reasoning itself, not summaries of it.
-    Reasoning { parts: Vec<Said>, is_raw: bool, encrypted: Option<Said> },
+    Reasoning {
+        parts: Vec<Said>,
+        is_raw: bool,
+        encrypted: Option<Said>,
+    },
     Call(Called),
     /// Of a kind that is not shown.
     Hidden(&'static str),
@@ -113,9 +117,8 @@ fn item() -> impl Strategy<Value = Item> {
 }
 
 fn part() -> impl Strategy<Value = Part> {
-    let streamed = select(
-        &[Streamed::Full, Streamed::Full, Streamed::Full, Streamed::Deltas, Streamed::End, Streamed::Open][..],
-    );
+    let streamed =
+        select(&[Streamed::Full, Streamed::Full, Streamed::Full, Streamed::Deltas, Streamed::End, Streamed::Open][..]);
     let noise = select(
         &[
             ("response.in_progress", r#""response":{"id":"resp_2","status":"in_progress"}"#),
@@ -338,7 +341,8 @@ impl Known {
             }
             Item::Call(call) => {
                 let arguments = call.arguments.text();
-                let returned = vec![format!(r#""call_id":"call_{number}""#), format!(r#""arguments":{}"#, sent(&arguments))];
+                let returned =
+                    vec![format!(r#""call_id":"call_{number}""#), format!(r#""arguments":{}"#, sent(&arguments))];
                 self.calls.push((call.name.to_owned(), arguments));
                 (None, returned)
             }
@@ -459,7 +463,8 @@ impl Writer {
                 let listed = listed && meaning != "SERVER";
                 let listed_items = self.items.iter().enumerate().filter(|_| listed);
                 let output: Vec<_> = listed_items.map(|(number, (item, _))| item.json(number, true)).collect();
-                let usage = r#""usage":{"input_tokens":12,"output_tokens":3,"input_tokens_details":{"cached_tokens":5}}"#;
+                let usage =
+                    r#""usage":{"input_tokens":12,"output_tokens":3,"input_tokens_details":{"cached_tokens":5}}"#;
                 complete_at = self.event(
                     kind,
                     &format!(r#""response":{{"id":"resp_1",{members}"output":[{}],{usage}}}"#, output.join(",")),

@@ -102,7 +102,9 @@ pub fn seeds() -> Vec<Vec<u8>> {
                 r#"thinkingSignature":"reasoning_content"#,
                 r#"thinkingSignature":"[{\"type\":\"reasoning.text\",\"text\":\"x\"}]"#,
             ),
-            "openai-responses" => sound.to_string().replace(r#""textSignature":"{\"v\":1"#, r#""textSignature":"msg_1{"#),
+            "openai-responses" => {
+                sound.to_string().replace(r#""textSignature":"{\"v\":1"#, r#""textSignature":"msg_1{"#)
+            }
             _ => sound.to_string().replace(r#""type":"reasoning""#, r#""redacted":true,"type":"reasoning""#),
         };
         let states = [sound.to_string(), other, sound["response"].to_string()];

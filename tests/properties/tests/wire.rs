@@ -45,7 +45,8 @@ pub fn bodies<W: Wire>(adapter: &impl Adapter, bodies: &[Body]) {
         }
         let whole = decode::<W>(adapter, STREAM, body, &[], &StreamEnd::Complete);
         let places = (0..=body.len()).filter(|at| at % 29 == 0 || at + 150 > body.len());
-        let mut cut = places.map(|at| decode::<W>(adapter, STREAM, &body[..at], &[], &StreamEnd::Complete).is_success());
+        let mut cut =
+            places.map(|at| decode::<W>(adapter, STREAM, &body[..at], &[], &StreamEnd::Complete).is_success());
         assert_eq!(cut.any(|success| success), whole.is_success(), "{name}");
         assert!(cut.all(|success| success), "{name}: a success is lost by what follows it");
     }

@@ -320,7 +320,8 @@ impl Writer {
             self.expect(call);
             let id = format!(r#""id":"{}","#, (self.dialect.id)(number));
             self.opaque.push(id.trim_end_matches(',').to_owned());
-            let index = if matches!(calling, Calling::Index { .. }) { format!(r#""index":{number},"#) } else { String::new() };
+            let index =
+                if matches!(calling, Calling::Index { .. }) { format!(r#""index":{number},"#) } else { String::new() };
             let name = format!(r#""name":"{}","#, call.name);
             let arguments = match calling {
                 Calling::Object => vec![call.arguments.text()],
