@@ -4,8 +4,8 @@
 use std::sync::LazyLock;
 
 use dsh_llm_pi_ai::PiAi;
-use dsh_properties::decoding::{check, pi_ai};
 use dsh_properties::completions::Completions;
+use dsh_properties::decoding::{check, pi_ai};
 
 static ADAPTER: LazyLock<PiAi> = LazyLock::new(pi_ai);
 
