@@ -5,7 +5,7 @@
 pub(super) enum Family {
     /// Gemini of this generation.
     Gemini {
-        /// `2` for 2.0 and 2.5; `1` also for ids that name no generation.
+        /// `2` for 2.5, the first that thinks; `1` for what came before, and for ids that name no generation.
         generation: u32,
         /// Its size.
         size: Size,
@@ -38,6 +38,7 @@ impl Family {
             let rest = rest.strip_prefix("live-").unwrap_or(rest);
             let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
             let generation = match digits.parse() {
+                Ok(2) if !rest.starts_with("2.5") => 1,
                 Ok(generation) => generation,
                 // The aliases without a number point to the newest generation.
                 Err(_) if rest.ends_with("-latest") => 3,
@@ -92,6 +93,7 @@ mod tests {
             ("gemini-2.5-flash", gemini(2, Size::Flash)),
             ("gemini-2.5-pro", gemini(2, Size::Pro)),
             ("gemini-live-2.5-flash", gemini(2, Size::Flash)),
+            ("gemini-2.0-flash", gemini(1, Size::Flash)),
             ("gemini-10-x", gemini(10, Size::Flash)),
             ("gemini-flash-latest", gemini(3, Size::Flash)),
             ("gemini-exp-1206", gemini(1, Size::Flash)),

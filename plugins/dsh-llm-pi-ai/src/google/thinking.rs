@@ -71,7 +71,7 @@ fn least(model: &Model, family: Family) -> Amount {
 /// Off, for a model of which the manifest does not say that it always thinks.
 fn off(family: Family) -> Amount {
     match family {
-        Family::Gemini { generation: ..3, size: Size::Pro } | Family::Gemma => amount(Level::Minimal, family),
+        Family::Gemini { generation: 2, size: Size::Pro } | Family::Gemma => amount(Level::Minimal, family),
         _ => Amount::Budget(0),
     }
 }
@@ -140,6 +140,7 @@ mod tests {
             ("gemini-2.5-flash", Level::High, json!(24576)),
             ("gemini-2.5-flash-lite", Level::Minimal, json!(512)),
             ("gemini-exp-1206", Level::Low, json!(-1)),
+            ("gemini-2.0-flash", Level::High, json!(-1)),
         ] {
             let name = if expected.is_string() { "thinkingLevel" } else { "thinkingBudget" };
             assert_eq!(sent(id, &on(level)), json!({"includeThoughts": true, name: expected}), "{id} {level:?}");
@@ -153,6 +154,7 @@ mod tests {
             ("gemini-2.5-flash", Off::Unnamed, json!({"thinkingBudget": 0})),
             ("gemini-3-pro-preview", Off::Unnamed, json!({"thinkingBudget": 0})),
             ("gemini-2.5-pro", Off::Unnamed, json!({"thinkingBudget": 128})),
+            ("gemini-pro-x", Off::Unnamed, json!({"thinkingBudget": 0})),
             ("gemma-4-31b-it", Off::Unnamed, json!({"thinkingLevel": "MINIMAL"})),
             ("gemini-3-pro-preview", Off::Impossible, json!({"thinkingLevel": "LOW"})),
             ("gemini-3-flash-preview", Off::Impossible, json!({"thinkingLevel": "MINIMAL"})),
