@@ -240,8 +240,9 @@ impl Answer {
             "prompt_cache_hit_tokens",
             "cached_tokens",
             "num_cached_tokens",
+            "reasoning_tokens",
         ];
-        let Some([prompt, completion, prompt_details, completion_details, hit, cached, number_cached]) =
+        let Some([prompt, completion, prompt_details, completion_details, hit, cached, number_cached, thought]) =
             usage.and_then(|usage| members_of(usage, names))
         else {
             return false;
@@ -264,7 +265,7 @@ impl Answer {
             output_tokens: completion,
             cache_read_tokens: cache_read,
             cache_write_tokens: cache_write,
-            reasoning_tokens: count(reasoning),
+            reasoning_tokens: count(reasoning).or_else(|| count(thought)),
         });
         true
     }

@@ -37,7 +37,7 @@ const KNOWN: [(Known, &[&str], &[&str]); 15] = [
     (Known::DeepSeek, &["deepseek"], &["deepseek.com"]),
     (Known::OpenRouter, &["openrouter"], &["openrouter.ai"]),
     (Known::Xai, &["xai"], &["x.ai"]),
-    (Known::Zai, &["zai", "z-ai", "bigmodel"], &["z.ai", "bigmodel.cn"]),
+    (Known::Zai, &["zai", "z-ai", "zai-coding-cn", "bigmodel"], &["z.ai", "bigmodel.cn"]),
     (Known::Moonshot, &["moonshot", "moonshotai", "moonshotai-cn"], &["moonshot.ai", "moonshot.cn"]),
     (Known::Together, &["together"], &["together.ai", "together.xyz"]),
     (Known::Chutes, &["chutes"], &["chutes.ai"]),
@@ -138,9 +138,10 @@ impl Dialect {
             thinking_as_text: compat.requires_thinking_as_text.unwrap_or(false),
             empty_reasoning_content,
             // A server that insists on the field takes reasoning in it, whatever field it came in.
+            // OpenCode Go sends it in another field than it takes it back in.
             reasoning_field: compat
                 .reasoning_field
-                .or(empty_reasoning_content.then_some(ReasoningField::ReasoningContent)),
+                .or((empty_reasoning_content || route == "opencode-go").then_some(ReasoningField::ReasoningContent)),
             strict_alternation: compat.strict_alternation.unwrap_or(false),
             ids: IdRule::new(
                 compat.max_tool_call_id_length.unwrap_or(if known == Known::OpenAi { 40 } else { 64 }),
@@ -219,6 +220,19 @@ mod tests {
             ("openai", unknown, json!({"supports_store": false}), false),
         ] {
             assert_eq!(dialect(route, base_url, "m", compat).store, store, "{route} {base_url}");
+        }
+    }
+
+    #[test]
+    fn reasoning_goes_back_in_the_field_that_a_provider_is_known_to_take() {
+        let test = "https://gateway.test/v1";
+        for (route, compat, field) in [
+            ("local", json!({}), None),
+            ("deepseek", json!({}), Some(ReasoningField::ReasoningContent)),
+            ("opencode-go", json!({}), Some(ReasoningField::ReasoningContent)),
+            ("opencode-go", json!({"reasoning_field": "none"}), Some(ReasoningField::None)),
+        ] {
+            assert_eq!(dialect(route, test, "m", compat.clone()).reasoning_field, field, "{route} {compat}");
         }
     }
 

@@ -381,18 +381,22 @@ impl<'a> History<'a> {
                 Part::Image(_) | Part::Result { .. } => {}
             }
         }
-        if text.is_empty() && calls.is_empty() {
+        let mut message = WireMessage::new(Speaker::Assistant, Content::None);
+        let said = self.reasoning(thoughts, &mut message, &mut details);
+        if text.is_empty() && said.is_none() && calls.is_empty() {
             return;
         }
         self.flush_images();
         self.ids.begin_message();
-        let mut message = WireMessage::new(Speaker::Assistant, Content::None);
-        let said = self.reasoning(thoughts, &mut message, &mut details);
         for call in calls {
             let wire = self.call(position, call, &mut details);
             message.calls.push(wire);
         }
         if self.dialect.reasoning_field.is_none() {
+            if !details.is_empty() {
+                // The structured form of the same reasoning; a server takes one of the two.
+                message.reasoning = None;
+            }
             message.details = details;
         }
         let text = match said {

@@ -372,6 +372,7 @@ fn counts_are_disjoint() {
             (36, 6, Some(64), None, None),
         ),
         (json!({"prompt_tokens": 50, "completion_tokens": 5, "cached_tokens": 10}), (40, 5, Some(10), None, None)),
+        (json!({"prompt_tokens": 9, "completion_tokens": 5, "reasoning_tokens": 3}), (9, 5, None, None, Some(3))),
         (
             json!({"prompt_tokens": 5, "completion_tokens": "1", "prompt_tokens_details": {"cached_tokens": 9}}),
             (0, 1, Some(9), None, None),

@@ -50,6 +50,26 @@ fn a_dialect_decides_over_the_field() {
 }
 
 #[test]
+fn reasoning_that_is_text_goes_back_also_alone() {
+    let body = delta(json!({"reasoning": "plan"})) + &end("length");
+    let compat = json!({"requires_thinking_as_text": true});
+    assert_eq!(sent_back(&adapter(json!({}), compat), &body), json!({"role": "assistant", "content": "plan"}));
+}
+
+#[test]
+fn details_go_back_instead_of_the_field() {
+    let secret = json!({"type": "reasoning.encrypted", "id": "c", "data": "BLOB"});
+    let body = [
+        delta(json!({"reasoning": "plan"})),
+        delta(json!({"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f", "arguments": "{}"}}]})),
+        delta(json!({"reasoning_details": [secret]})),
+        end("tool_calls"),
+    ];
+    let sent = sent_back(&adapter(json!({}), json!({})), &body.concat());
+    assert_eq!((&sent["reasoning_details"], sent.get("reasoning")), (&json!([secret]), None));
+}
+
+#[test]
 fn details_and_calls_go_back_as_they_were() {
     let arguments = r#"{"n":12345678901234567890123,"a":1,"a":2}"#;
     let thought = json!({"type": "reasoning.text", "index": 0, "text": "plan", "signature": "S=="});
