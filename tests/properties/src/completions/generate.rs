@@ -413,26 +413,32 @@ fn documents(dialect: &'static Dialect) -> impl Strategy<Value = Answer> {
                 said.whole(),
                 listed.join(",")
             );
-            let visible = said.text();
-            let reasoning = thought.as_ref().map_or_else(String::new, Said::text);
-            let anything = !visible.is_empty() || !reasoning.is_empty();
+            let mut runs = Runs::default();
+            runs.push(false, thought.as_ref().map_or(&[], |thought| &thought.units));
+            runs.push(true, &said.units);
+            if !calls.is_empty() {
+                runs.interrupt();
+            }
+            let calls: Vec<_> =
+                calls.iter().map(|call| (call.name.to_owned(), call.arguments.text())).collect();
+            let is_blank = runs.texts(true).is_empty() && runs.texts(false).is_empty();
             let outcome = match reason {
                 "\"length\"" => "max-tokens",
-                "null" if !dialect.any_document_is_whole => "PROTOCOL",
-                _ if !calls.is_empty() => "tool-calls",
-                "null" if !anything => "PROTOCOL",
-                _ if visible.trim().is_empty() => "EMPTY_RESPONSE",
-                _ => "stop",
+                "null" if !dialect.any_document_is_whole || (is_blank && calls.is_empty()) => "PROTOCOL",
+                _ => done(&calls, &runs),
             };
+            if outcome == "PROTOCOL" {
+                runs.cut();
+            }
             let (body, complete_at) = around.put(&document);
             Answer {
                 complete_at: is_success(outcome).then_some(complete_at),
                 body,
                 outcome,
-                text: visible,
-                reasoning,
+                text: runs.texts(true),
+                reasoning: runs.texts(false),
                 returned: Vec::new(),
-                calls: calls.iter().map(|call| (call.name.to_owned(), call.arguments.text())).collect(),
+                calls,
             }
         },
     )
