@@ -205,7 +205,7 @@ fn flatten(position: usize, content: Vec<Block>, depth: usize, clean: &mut Vec<B
 }
 
 /// Stands for a result or an error that says nothing.
-pub(super) const NO_OUTPUT: &str = "(no tool output)";
+pub(super) const NO_OUTPUT: &str = "(no output)";
 
 /// A call or result that lacks its id, or whose content is bare text, is still one.
 fn salvage(block: Block) -> Block {
