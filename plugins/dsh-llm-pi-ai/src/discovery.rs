@@ -5,6 +5,8 @@
 //! wire, since gateways mix them. What a server does not say stays unsaid. Models that by their server's own words do
 //! not chat are left out.
 
+use std::collections::HashSet;
+
 use dsh_plugin_api::ResponseHead;
 use dsh_plugin_api::adapter::header;
 use dsh_plugin_api::json::{Object, raw};
@@ -88,12 +90,8 @@ impl Server {
             let line = excerpt(text, EXCERPT_LIMIT);
             facts.failure(FailureCode::Protocol, format!("the answer is no list of models: {line}; check base_url"))
         })?;
-        let mut models: Vec<ModelInfo> = Vec::new();
-        for model in listed.into_iter().filter_map(model) {
-            if models.iter().all(|known| known.id != model.id) {
-                models.push(model);
-            }
-        }
+        let mut known = HashSet::new();
+        let models = listed.into_iter().filter_map(model).filter(|model| known.insert(model.id.clone())).collect();
         // A cursor of a wire without pages would ask for the same page again.
         let pages = matches!(self.api, ApiName::AnthropicMessages | ApiName::GoogleGenerativeAi);
         let next = cursor.filter(|_| pages).map(|cursor| self.request_after(Some(&cursor)));
@@ -113,10 +111,16 @@ fn page(text: &str) -> Option<(Vec<&RawValue>, Option<String>)> {
     Some((elements(Some(listed)), filled(next_page).or_else(|| filled(last_id).filter(|_| has_more))))
 }
 
-/// What a server says of a model; `None` for one without id, and for one that does not chat.
+/// Longest id of a model, in bytes. A longer one is no id, and would widen every line of a table.
+const LONGEST_ID: usize = 512;
+
+/// What a server says of a model; `None` for one without a usable id, and for one that does not chat.
 fn model(listed: &RawValue) -> Option<ModelInfo> {
     let [id, name] = members_of(listed, ["id", "name"])?;
     let id = filled(id).or_else(|| filled(name).map(|name| name.trim_start_matches("models/").to_owned()))?;
+    if id.len() > LONGEST_ID {
+        return None;
+    }
     let facts = Facts(listed);
     (!facts.is_other_kind()).then(|| ModelInfo {
         id,
@@ -127,6 +131,9 @@ fn model(listed: &RawValue) -> Option<ModelInfo> {
         extra: Object::new(),
     })
 }
+
+/// What is no count of tokens any more. TOML, which takes these numbers down, has none beyond 2^63.
+const MOST_TOKENS: u64 = 1 << 53;
 
 /// Where servers give the context window, the most telling first: what llama.cpp was started with comes before what
 /// its model was trained with.
@@ -163,7 +170,7 @@ impl<'a> Facts<'a> {
     }
 
     fn number(&self, paths: &[&[&str]]) -> Option<u64> {
-        paths.iter().find_map(|path| count(self.at(path)).filter(|number| *number > 0))
+        paths.iter().find_map(|path| count(self.at(path)).filter(|number| (1..=MOST_TOKENS).contains(number)))
     }
 
     /// `true`, or `{supported: true}` as Anthropic has it.
@@ -324,6 +331,7 @@ mod tests {
             ("Google", "google-generative-ai", r#"{"models":[{"name":"models/gemini-x","inputTokenLimit":1048576,"outputTokenLimit":65536,"supportedGenerationMethods":["generateContent","countTokens"],"thinking":true},
                 {"name":"models/embed","supportedGenerationMethods":["embedContent"]}]}"#, vec!["gemini-x 1048576 65536 reasoning "]),
             ("odd", completions, r#"{"data":[{"id":"a","context_window":"4096","max_tokens":-1},{"id":""},{"id":5},{},7,"x",{"id":"b","capabilities":["completion"]}]}"#, vec!["a 4096 - - ", "b - - - "]),
+            ("absurd", completions, r#"{"data":[{"id":"a","context_window":1e300,"max_tokens":18446744073709551615}]}"#, vec!["a - - - "]),
             ("nothing", completions, r#"{"data":[]}"#, vec![]),
         ];
         for (name, api, body, expected) in table {
@@ -331,6 +339,13 @@ mod tests {
             assert_eq!(page.models.iter().map(line).collect::<Vec<_>>(), expected, "{name}");
             assert!(page.next.is_none(), "{name}");
         }
+    }
+
+    #[test]
+    fn a_model_is_listed_once_and_an_id_has_a_limit() {
+        let ids: Vec<String> = (0..500).map(|n| format!(r#"{{"id":"m{n}"}},{{"id":"m{n}"}}"#)).collect();
+        let body = format!(r#"{{"data":[{{"id":"{}"}},{}]}}"#, "x".repeat(513), ids.join(","));
+        assert_eq!(answered("openai-completions", 200, &body).unwrap().models.len(), 500);
     }
 
     #[test]

@@ -6,11 +6,12 @@
 use std::collections::{HashMap, HashSet};
 
 use dsh_plugin_api::json::{Joiner, Object, replace_lone_surrogates};
-use dsh_plugin_api::kit::lenient::{count, elements, filled, is_object_text, is_string, members_of};
+use dsh_plugin_api::kit::lenient::{count, elements, filled, is_string, members_of};
 use dsh_plugin_api::kit::streaming::{flush, made_up_id, says_something};
 use dsh_plugin_api::{Chunks, Slot};
 use serde_json::value::RawValue;
 
+use super::arguments::Arguments;
 use super::details::{Details, detail_text};
 use super::event::{Call, Delta, Function};
 use super::replay::{call_entry, reasoning_entry, text_entry};
@@ -53,7 +54,7 @@ struct StreamedCall {
     slot: Option<Slot>,
     id: String,
     name: String,
-    arguments: String,
+    arguments: Arguments,
     joiner: Joiner,
 }
 
@@ -183,7 +184,7 @@ impl Blocks {
                 true
             }
             Some(Part::Call(StreamedCall { slot: Some(slot), arguments, joiner, .. })) if !joiner.holds_half() => {
-                arguments.push_str(text);
+                arguments.push(text);
                 out.delta(*slot, text);
                 true
             }
@@ -247,8 +248,10 @@ impl Blocks {
         }
         if let Some((slot, details, field)) = self.reasoning_details() {
             details.push(place, object);
+            // What was stored is a part of the list now. It is written anew when the answer is complete, not with each
+            // detail, which would take the square of their number.
             if !out.is_open(slot) {
-                out.set_entry(slot, reasoning_entry(field, details.list()));
+                out.set_entry(slot, reasoning_entry(field, &[]));
             }
         }
     }
@@ -284,7 +287,7 @@ impl Blocks {
                 slot: None,
                 id,
                 name: String::new(),
-                arguments: String::new(),
+                arguments: Arguments::default(),
                 joiner: Joiner::default(),
             };
             self.blocks.push(Part::Call(call));
@@ -304,7 +307,7 @@ impl Blocks {
             // Not a string: an object is the arguments themselves; anything else is kept as it is and never runs.
             replace_lone_surrogates(arguments).into_owned()
         };
-        call.arguments.push_str(&text);
+        call.arguments.push(&text);
         match call.slot {
             Some(slot) => {
                 out.set_call(slot, &call.id, &call.name);
@@ -314,7 +317,7 @@ impl Blocks {
             }
             None if !call.name.is_empty() => {
                 let slot = out.start_tool_call(&call.id, &call.name);
-                out.delta(slot, &call.arguments);
+                out.delta(slot, call.arguments.text());
                 call.slot = Some(slot);
             }
             None => {}
@@ -339,7 +342,7 @@ impl Blocks {
         let is_other = || {
             let other_id = !id.is_empty() && call.id != id && !call.name.is_empty();
             let brings_arguments = arguments.starts_with("\"{") || arguments.starts_with('{');
-            other_id || (id != call.id && brings_arguments && is_object_text(&call.arguments))
+            other_id || (id != call.id && brings_arguments && call.arguments.is_whole())
         };
         if !name.is_empty() && is_other() {
             return by_id();
@@ -382,7 +385,12 @@ impl Blocks {
             }
             Some(Part::Reasoning { slot, joiner, field, details }) => {
                 flush(*slot, joiner, out);
-                out.end(*slot, Some(reasoning_entry(*field, details.list())));
+                let entry = reasoning_entry(*field, details.list());
+                if out.is_open(*slot) {
+                    out.end(*slot, Some(entry));
+                } else {
+                    out.set_entry(*slot, entry);
+                }
             }
             Some(Part::Call(StreamedCall { slot: Some(slot), id, joiner, .. })) => {
                 flush(*slot, joiner, out);

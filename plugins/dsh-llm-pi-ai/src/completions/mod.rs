@@ -3,6 +3,7 @@
 //! `encode` makes the request from `messages`, `decode` reads the response (`event` one event of it) into `blocks`, `replay` is the metadata that
 //! a message carries; `dialect` is what a server does in its own way.
 
+mod arguments;
 mod blocks;
 mod decode;
 mod details;

@@ -19,6 +19,9 @@ pub(super) struct Blocks {
     open: Option<Open>,
     ids: HashSet<String>,
     calls: usize,
+    /// The least ordinal whose made-up id may be free. It only grows, so that ids which a server has taken beforehand cost
+    /// one look each and not one per call.
+    ordinal: usize,
     has_text: bool,
     has_nameless_call: bool,
     any_started: bool,
@@ -110,10 +113,10 @@ impl Blocks {
             return;
         };
         let mut id = filled(id).unwrap_or_default();
-        let mut ordinal = self.calls;
+        self.ordinal = self.ordinal.max(self.calls);
         while id.is_empty() || self.ids.contains(&id) {
-            id = made_up_id(facts.response_id.as_deref(), ordinal);
-            ordinal += 1;
+            id = made_up_id(facts.response_id.as_deref(), self.ordinal);
+            self.ordinal += 1;
         }
         let slot = out.start_tool_call(&id, &name);
         self.any_started = true;

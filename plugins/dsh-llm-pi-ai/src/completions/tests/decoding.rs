@@ -115,11 +115,19 @@ fn an_answer_of_very_many_blocks_takes_linear_time() {
     let detail =
         |n| json!({"reasoning_details": [{"type": "reasoning.encrypted", "id": format!("c{n}"), "data": "x"}]});
     let details: String = (0..many).map(|n| delta(detail(n))).collect();
+    let unowned = |n| json!({"reasoning_details": [{"type": "reasoning.encrypted", "data": "x", "index": n}]});
+    let late: String = (0..many).map(|n| delta(unowned(n))).collect();
+    let late = format!("{}{}{late}", delta(json!({"reasoning": "a"})), delta(json!({"content": "b"})));
+    // Each of them asks whether the call before it is complete.
+    let pieces: String = (0..many).map(|_| call(Some(0), "", "bash", "{")).collect();
+    let named = format!("{}{pieces}", call(Some(0), "c0", "bash", &format!("{{\"a\":\"{}", "x".repeat(1 << 20))));
     for (body, blocks) in [
         (format!("{calls_by_index}{details}"), many),
         (calls_by_id, many),
         (turns, many),
         (format!("{details}{}", delta(json!({"content": "b"}))), 2),
+        (late, 2),
+        (named, 1),
     ] {
         let decoded = decode_as((200, &[]), (body + &end("stop")).as_bytes(), 16384, &StreamEnd::Complete);
         assert_eq!(decoded.blocks.len() as u64, blocks);

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use dsh_plugin_api::StreamEnd;
+use dsh_plugin_api::kit::streaming::made_up_id;
 use dsh_plugin_api::vocab::Chunk;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -373,7 +374,11 @@ fn an_answer_of_very_many_parts_takes_linear_time() {
     let begun = Instant::now();
     let calls: String = (0..many).map(|_| parts(&json!([function("f", json!({}))]))).collect();
     let turns: String = (0..many / 2).map(|_| parts(&json!([thought("a"), {"text": "b"}]))).collect();
-    for (body, blocks) in [(calls, many), (turns, many), (text_stream(many), 1)] {
+    // A server that has taken the ids which would be made up for the calls that follow.
+    let taken = |n| json!({"functionCall": {"id": made_up_id(None, n), "name": "f", "args": {}}});
+    let taken: String = (many / 2..many).map(|n| parts(&json!([taken(n)]))).collect();
+    let unnamed: String = (0..many / 2).map(|_| parts(&json!([function("f", json!({}))]))).collect();
+    for (body, blocks) in [(calls, many), (taken + &unnamed, many), (turns, many), (text_stream(many), 1)] {
         let body = body + &end("STOP");
         let decoded = gemini().decode_as((200, &[]), body.as_bytes(), 16_384, &StreamEnd::Complete);
         assert_eq!(decoded.blocks.len(), blocks);
