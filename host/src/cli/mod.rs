@@ -139,7 +139,13 @@ fn block_on<T: Send + 'static>(
     work: impl Future<Output = Result<T, CommandError>> + Send + 'static,
 ) -> Result<T, CommandError> {
     let mut builder = match threads {
-        Threads::One => tokio::runtime::Builder::new_current_thread(),
+        Threads::One => {
+            let mut builder = tokio::runtime::Builder::new_current_thread();
+            // Each HTTP chunk of a stream is two steps of the queue. The system is asked for news whenever the queue is
+            // empty, and in between not as often as usual.
+            builder.event_interval(1024);
+            builder
+        }
         Threads::Two => tokio::runtime::Builder::new_multi_thread(),
     };
     let runtime = builder
