@@ -169,7 +169,8 @@ fn ending(reason: &TurnReason, again: &str) -> Option<String> {
 pub(in crate::cli) fn describe(failure: &Failure) -> String {
     let status = failure.status.map(|status| format!(" (status {status})")).unwrap_or_default();
     let wait = failure.provider_retry_after_ms.map(|ms| format!("; the provider asks to wait {ms} ms"));
-    format!("{}{status}: {}{}", failure.code, failure.message, wait.unwrap_or_default())
+    // Messages quote providers.
+    format!("{}{status}: {}{}", failure.code, shown(&failure.message), wait.unwrap_or_default())
 }
 
 fn failed(failure: Failure) -> TurnEnd {
@@ -277,6 +278,12 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+
+    #[test]
+    fn a_failure_that_quotes_a_provider_cannot_steer_the_terminal() {
+        let failure = Failure::new(FailureCode::Auth, "wrong \u{1b}[31mkey\u{7}");
+        assert_eq!(describe(&failure), "AUTH: wrong [31mkey");
+    }
 
     /// Both streams in the order they were written, as one screen shows them, and stdout alone.
     #[derive(Clone, Default)]
