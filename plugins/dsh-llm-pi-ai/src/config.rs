@@ -38,7 +38,7 @@ pub struct Provider {
     pub credential: Option<String>,
     /// How long the provider should keep its prompt cache.
     pub cache_retention: CacheRetention,
-    /// Models with known capacities; their flags stand over those of the route. See [`Provider::model`].
+    /// Models with known capacities; their flags stand over those of the route.
     pub models: Vec<Model>,
     /// The flags of a model that is not listed.
     pub compat: Compat,

@@ -1,4 +1,4 @@
-//! The push parser of event streams, against itself under every split and against the plain [`reference`].
+//! The push parser of event streams, against itself under every split and against the plain [`mod@reference`].
 
 use dsh_plugin_api::sse::{SseEvent, SseParser};
 use proptest::prelude::*;

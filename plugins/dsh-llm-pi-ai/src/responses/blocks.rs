@@ -12,7 +12,7 @@ use dsh_plugin_api::kit::streaming::made_up_id;
 use dsh_plugin_api::{Chunks, Slot};
 use serde_json::value::RawValue;
 
-use super::item::{Facts, Kind, arguments_text, composite_id, is_message_id};
+use super::item::{Facts, Kind, arguments_text, composite_id};
 use super::replay::{MessageMark, call_entry, reasoning_entry, text_entry};
 use crate::envelope::ResponseFacts;
 
@@ -369,13 +369,8 @@ impl Blocks {
         self.head(place, facts, response, out);
         let Some(item) = self.items.get_mut(place) else { return };
         let whole = if facts.kind == Kind::Call { facts.arguments_text() } else { facts.text.clone() };
-        match facts.kind {
-            Kind::Reasoning => item.stored = Some(facts.item.to_owned()),
-            Kind::Message if item.slot.is_none() && item.mark.id.as_deref().is_some_and(is_message_id) => {
-                // Also without text it may be what the reasoning before it goes back with.
-                item.slot = Some(out.start_text());
-            }
-            Kind::Message | Kind::Call => {}
+        if facts.kind == Kind::Reasoning {
+            item.stored = Some(facts.item.to_owned());
         }
         let entry = item.entry();
         self.has_text |= item.close(&whole, entry, out);

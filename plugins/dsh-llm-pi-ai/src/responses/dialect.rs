@@ -2,7 +2,6 @@
 //! name of its route or its host.
 
 use dsh_plugin_api::kit::endpoint::Endpoint;
-use serde_json::{Value, json};
 
 use crate::config::{CacheRetention, Model, Provider};
 
@@ -31,25 +30,6 @@ impl Known {
     }
 }
 
-/// What `prompt_cache_options` says to a model that takes it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum CacheOptions {
-    /// Nothing is cached unasked.
-    Explicit,
-    /// What is cached stays for the longest time that can be asked for.
-    Long,
-}
-
-impl CacheOptions {
-    /// The value of `prompt_cache_options`.
-    pub fn json(self) -> Value {
-        match self {
-            Self::Explicit => json!({"mode": "explicit"}),
-            Self::Long => json!({"ttl": "30m"}),
-        }
-    }
-}
-
 /// What one model of one route takes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a property of its own of a server")]
@@ -64,8 +44,8 @@ pub(super) struct Dialect {
     pub always_encrypted: bool,
     /// `prompt_cache_retention: "24h"` is sent.
     pub long_retention: bool,
-    /// What `prompt_cache_options` says, where it is sent.
-    pub cache_options: Option<CacheOptions>,
+    /// `prompt_cache_options: {mode: explicit}` is sent, so that nothing is cached unasked.
+    pub explicit_cache: bool,
 }
 
 impl Dialect {
@@ -73,20 +53,15 @@ impl Dialect {
     pub fn of(route: &str, provider: &Provider, endpoint: &Endpoint, model: &Model) -> Self {
         let known = Known::of(route, endpoint);
         let compat = &model.compat;
-        let long =
-            provider.cache_retention == CacheRetention::Long && compat.supports_long_cache_retention.unwrap_or(true);
-        // A model that takes the options takes no `prompt_cache_retention`.
-        let takes_options = compat.supports_explicit_prompt_cache_mode.unwrap_or(false);
         Self {
             developer_role: compat.supports_developer_role.unwrap_or(true),
             strict_mode: compat.supports_strict_mode.unwrap_or(known == Known::OpenAi),
             off_by_effort: known != Known::Copilot,
             always_encrypted: known == Known::Xai,
-            long_retention: long && !takes_options,
-            cache_options: match provider.cache_retention {
-                CacheRetention::None => takes_options.then_some(CacheOptions::Explicit),
-                _ => (long && takes_options).then_some(CacheOptions::Long),
-            },
+            long_retention: provider.cache_retention == CacheRetention::Long
+                && compat.supports_long_cache_retention.unwrap_or(true),
+            explicit_cache: provider.cache_retention == CacheRetention::None
+                && compat.supports_explicit_prompt_cache_mode.unwrap_or(false),
         }
     }
 }

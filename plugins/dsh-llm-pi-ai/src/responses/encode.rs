@@ -57,8 +57,8 @@ pub(super) fn encode(request: &Request, history: Vec<Turn>, to: &Destination<'_>
     if dialect.long_retention {
         body.set("prompt_cache_retention", raw("24h"));
     }
-    if let Some(options) = dialect.cache_options {
-        body.set("prompt_cache_options", raw(&options.json()));
+    if dialect.explicit_cache {
+        body.set("prompt_cache_options", raw(&json!({"mode": "explicit"})));
     }
     thinking::apply(&mut body, &thinking, dialect);
     let http = HttpRequest {

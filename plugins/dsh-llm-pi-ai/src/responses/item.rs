@@ -107,11 +107,6 @@ pub(super) fn is_legal_id(id: &str) -> bool {
     (1..=LONGEST_ID).contains(&id.len()) && id.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
 }
 
-/// True for an id that the wire takes of a message.
-pub(super) fn is_message_id(id: &str) -> bool {
-    id.starts_with("msg") && is_legal_id(id)
-}
-
 /// The id of a call in the history: the id that its result names, and that of the item, which pairs with reasoning.
 pub(super) fn composite_id(call_id: &str, item_id: &str) -> String {
     match (call_id, item_id) {

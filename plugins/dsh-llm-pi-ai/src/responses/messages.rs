@@ -14,7 +14,7 @@ use dsh_plugin_api::vocab::{Image, Repair, Role};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::item::{LONGEST_ID, halves, is_legal_id, is_message_id, sendable_reasoning};
+use super::item::{LONGEST_ID, halves, is_legal_id, sendable_reasoning};
 use super::replay::{Call, MessageMark, Part, Turn};
 use crate::request::{IMAGE_SIZE, arguments, size};
 
@@ -302,10 +302,7 @@ impl History {
         while let Some(part) = parts.next() {
             match part {
                 Part::Reasoning { carrier, .. } => {
-                    let has_follower = match parts.peek() {
-                        Some(Part::Text { text, carrier }) => self.says(text, carrier),
-                        next => matches!(next, Some(Part::Call(_))),
-                    };
+                    let has_follower = matches!(parts.peek(), Some(Part::Text { .. } | Part::Call(_)));
                     let item = carrier.as_ref().filter(|_| has_follower).and_then(sendable_reasoning);
                     let item = item.filter(|(id, _)| self.item_ids.insert(id.clone()));
                     lost_reasoning = item.is_none();
@@ -314,8 +311,6 @@ impl History {
                         None => self.repaired(position, "reasoning-left-out"),
                     }
                 }
-                Part::Text { text, carrier }
-                    if text.trim().is_empty() && (lost_reasoning || !self.says(&text, &carrier)) => {}
                 Part::Text { text, carrier } => {
                     let (id, phase) = self.message_id(carrier, lost_reasoning);
                     self.out.push(WireItem::Answer { id, phase, text });
@@ -329,15 +324,10 @@ impl History {
         }
     }
 
-    /// True unless a message is blank and cannot go back under its own id, for the sake of which alone it would.
-    fn says(&self, text: &str, carrier: &MessageMark) -> bool {
-        !text.trim().is_empty() || carrier.id.as_ref().is_some_and(|id| !self.item_ids.contains(id))
-    }
-
     /// The message's own id where the wire takes it, else one that is made up: every message needs one on some
     /// servers.
     fn message_id(&mut self, carrier: MessageMark, lost_reasoning: bool) -> (String, Option<String>) {
-        let own = carrier.id.filter(|id| !lost_reasoning && is_message_id(id));
+        let own = carrier.id.filter(|id| !lost_reasoning && id.starts_with("msg") && is_legal_id(id));
         let id = own.filter(|id| !self.item_ids.contains(id)).unwrap_or_else(|| self.made_up_id());
         self.item_ids.insert(id.clone());
         (id, carrier.phase)

@@ -7,7 +7,6 @@ use dsh_plugin_api::vocab::InvalidReplay;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::item::is_message_id;
 use crate::config::ApiName;
 use crate::envelope::{Entry, StoredEntry, invalid};
 use crate::turn::Carriers;
@@ -57,11 +56,6 @@ impl Carriers for Responses {
             Some(_) => Err(invalid(format!("blocks[{at}].thoughtSignature is there, which this wire does not write"))),
             None => Ok(()),
         }
-    }
-
-    /// A message may be what followed a reasoning item, which goes back only with it.
-    fn keeps_blank(text: &MessageMark) -> bool {
-        text.id.as_deref().is_some_and(is_message_id)
     }
 }
 

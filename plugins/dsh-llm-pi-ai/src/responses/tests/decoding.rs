@@ -50,17 +50,6 @@ fn reasoning_is_stored_as_the_item_that_was_done() {
 }
 
 #[test]
-fn a_message_without_text_is_a_block_with_its_id() {
-    let thought = reasoning("rs_1", &[], "ENC");
-    let call = function_call("1", "{}");
-    let decoded = decode(&(done(0, &thought) + &done(1, &message("msg_1", "")) + &done(2, &call) + &completed()));
-    let kinds: Vec<_> = decoded.blocks.iter().map(Block::kind).collect();
-    assert_eq!(kinds, ["reasoning", "text", "tool-call"]);
-    assert_eq!(signature(&decoded, 1, "textSignature"), json!({"v": 1, "id": "msg_1"}));
-    assert_eq!(decode(&(done(0, &message("msg_1", "")) + &completed())).outcome(), "EMPTY_RESPONSE");
-}
-
-#[test]
 fn encrypted_reasoning_that_comes_with_the_end_is_added() {
     let mut bare = reasoning("rs_1", &["a"], "");
     bare.as_object_mut().unwrap().remove("encrypted_content");
