@@ -7,6 +7,7 @@ use serde_json::value::RawValue;
 
 use super::head::{HeadFacts, class_of, cut, excerpt, seconds_text_to_ms};
 use super::lenient::{elements, filled, is_object, is_string, members, members_of, string};
+use crate::StreamEnd;
 use crate::vocab::{Failure, FailureCode};
 
 /// Longest message that is passed on, in characters.
@@ -273,6 +274,18 @@ pub fn error_of<'a>(value: &'a RawValue, error: Option<&'a RawValue>, event: &st
     let says_error = [object, kind].into_iter().any(|name| filled(name).as_deref() == Some("error"));
     let is_error = event == "error" || says_error;
     (is_error && message.is_some_and(|message| is_string(message) || is_object(message))).then_some(value)
+}
+
+/// The failure of a response whose bytes ended before its wire's terminal event: `TRANSPORT`, or `TIMEOUT` where the
+/// host gave up waiting.
+#[must_use]
+pub fn unfinished(head: &HeadFacts, end: &StreamEnd) -> Failure {
+    match end {
+        StreamEnd::Complete => head
+            .failure(FailureCode::Transport, "the stream ended before the provider said that the answer is complete"),
+        StreamEnd::Cut(how) => head.failure(FailureCode::Transport, format!("the connection broke: {how}")),
+        StreamEnd::TimedOut(what) => head.failure(FailureCode::Timeout, what.clone()),
+    }
 }
 
 /// The failure of a body that is neither an event stream nor JSON.

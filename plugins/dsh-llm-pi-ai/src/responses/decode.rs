@@ -212,15 +212,7 @@ impl dsh_plugin_api::kit::body::Answer for Answer {
         if out.is_finished() {
             return;
         }
-        let failure = match end {
-            StreamEnd::Complete => self.head.failure(
-                FailureCode::Transport,
-                "the stream ended before the provider said that the answer is complete",
-            ),
-            StreamEnd::Cut(how) => self.head.failure(FailureCode::Transport, format!("the connection broke: {how}")),
-            StreamEnd::TimedOut(what) => self.head.failure(FailureCode::Timeout, what.clone()),
-        };
-        self.fail(failure, out);
+        self.fail(errors::unfinished(&self.head, end), out);
     }
 
     fn partial_half(&self) -> Option<Raw> {
