@@ -8,7 +8,7 @@ use dsh_plugin_api::kit::body;
 use dsh_plugin_api::kit::errors;
 use dsh_plugin_api::kit::head::HeadFacts;
 use dsh_plugin_api::kit::lenient::{count, elements, filled, is_string, members, members_of};
-use dsh_plugin_api::kit::streaming::{flush, made_up_id, says_something};
+use dsh_plugin_api::kit::streaming::{Said, flush, made_up_id, says_something};
 use dsh_plugin_api::sse::SseEvent;
 use dsh_plugin_api::vocab::{BlockType, Failure, FailureCode, FinishReason, Target, Usage};
 use dsh_plugin_api::{Chunks, Slot, StreamEnd};
@@ -237,14 +237,20 @@ impl Answer {
                 FailureCode::Server,
                 "the provider ran out of resources: finish_reason insufficient_system_resource",
             ),
-            _ if self.calls.iter().any(|call| call.slot.is_none()) => {
-                self.head.failure(FailureCode::Protocol, "the provider sent a tool call without a name")
+            _ => {
+                let said = Said {
+                    nameless_call: self.calls.iter().any(|call| call.slot.is_none()),
+                    call: !self.calls.is_empty(),
+                    text: self.has_text,
+                };
+                match said.finish(&self.head) {
+                    Ok(reason) => {
+                        let stop = if self.calls.is_empty() { StopReason::Stop } else { StopReason::ToolUse };
+                        return out.finish(&reason, Some(self.facts.half(stop)));
+                    }
+                    Err(failure) => failure,
+                }
             }
-            _ if !self.calls.is_empty() => {
-                return out.finish(&FinishReason::ToolCalls, Some(self.facts.half(StopReason::ToolUse)));
-            }
-            _ if self.has_text => return out.finish(&FinishReason::Stop, Some(self.facts.half(StopReason::Stop))),
-            _ => self.head.failure(FailureCode::EmptyResponse, "the provider sent a complete answer without content"),
         };
         self.fail(failure, out);
     }

@@ -5,7 +5,7 @@
 //! `{type: "tool-call", thoughtSignature?}`.
 
 use dsh_plugin_api::json::{self, Object, Raw, raw};
-use dsh_plugin_api::vocab::{AssistantMessage, InvalidReplay, ReplayEnvelope, Target};
+use dsh_plugin_api::vocab::{AssistantMessage, FinishReason, InvalidReplay, ReplayEnvelope, Target};
 use serde::Serialize;
 
 use crate::config::ApiName;
@@ -25,6 +25,17 @@ pub(crate) enum StopReason {
     Length,
     /// The model waits for results.
     ToolUse,
+}
+
+impl StopReason {
+    /// The word for how an answer finished.
+    pub const fn of(reason: &FinishReason) -> Self {
+        match reason {
+            FinishReason::ToolCalls => Self::ToolUse,
+            FinishReason::MaxTokens => Self::Length,
+            FinishReason::Stop | FinishReason::Aborted { .. } | FinishReason::Error { .. } => Self::Stop,
+        }
+    }
 }
 
 /// What is known of a response as a whole.

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use dsh_plugin_api::json::{Joiner, replace_lone_surrogates};
 use dsh_plugin_api::kit::lenient::{elements, filled, is_object, is_string, members_of, string};
-use dsh_plugin_api::kit::streaming::{flush, made_up_id};
+use dsh_plugin_api::kit::streaming::{Said, flush, made_up_id};
 use dsh_plugin_api::{Chunks, Slot};
 use serde_json::value::RawValue;
 
@@ -77,19 +77,9 @@ impl Blocks {
         self.blocks.iter().any(|part| part.slot().is_some())
     }
 
-    /// True when there is text that is not blank.
-    pub const fn has_text(&self) -> bool {
-        self.has_text
-    }
-
-    /// True when there is a tool call.
-    pub const fn has_call(&self) -> bool {
-        self.calls > 0
-    }
-
-    /// True when arguments came for a call that has no name.
-    pub const fn has_nameless_call(&self) -> bool {
-        self.nameless_call
+    /// What there is of a complete answer.
+    pub fn said(&self) -> Said {
+        Said { nameless_call: self.nameless_call, call: self.calls > 0, text: self.has_text }
     }
 
     /// Takes the `content` of a whole answer.

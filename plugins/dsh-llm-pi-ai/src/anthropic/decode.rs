@@ -270,26 +270,22 @@ impl Answer {
             return self.fail(self.head.failure(FailureCode::Transport, message), out);
         };
         self.blocks.close_all(out);
-        let failure = match ended {
-            Ended::Filtered(explanation) => self.head.failure(FailureCode::Refused, explanation),
+        let ended = match ended {
+            Ended::Filtered(explanation) => Err(self.head.failure(FailureCode::Refused, explanation)),
             Ended::Failed(reason) => {
-                self.head.failure(FailureCode::Server, format!("the provider gave up: stop_reason {reason}"))
+                Err(self.head.failure(FailureCode::Server, format!("the provider gave up: stop_reason {reason}")))
             }
-            Ended::Limit => return out.finish(&FinishReason::MaxTokens, Some(self.facts.half(StopReason::Length))),
-            Ended::Done if self.blocks.has_nameless_call() => {
-                self.head.failure(FailureCode::Protocol, "the provider sent a tool call without a name")
-            }
-            Ended::Done if self.blocks.has_call() => {
-                return out.finish(&FinishReason::ToolCalls, Some(self.facts.half(StopReason::ToolUse)));
-            }
-            Ended::Done if self.blocks.has_text() => {
-                return out.finish(&FinishReason::Stop, Some(self.facts.half(StopReason::Stop)));
-            }
-            Ended::Done => {
-                self.head.failure(FailureCode::EmptyResponse, "the provider sent a complete answer without content")
-            }
+            Ended::Limit => Ok(FinishReason::MaxTokens),
+            Ended::Done => self.blocks.said().finish(&self.head),
         };
-        self.fail(failure, out);
+        self.finish(ended, out);
+    }
+
+    fn finish(&self, ended: Result<FinishReason, Failure>, out: &mut Chunks) {
+        match ended {
+            Ok(reason) => out.finish(&reason, Some(self.facts.half(StopReason::of(&reason)))),
+            Err(failure) => self.fail(failure, out),
+        }
     }
 
     /// Ends the response with an error. What was streamed stays; blocks that are still open get no entry.

@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 
 use dsh_plugin_api::json::{Joiner, Object, replace_lone_surrogates};
 use dsh_plugin_api::kit::lenient::{count, elements, filled, is_string, members_of};
-use dsh_plugin_api::kit::streaming::{flush, made_up_id, says_something};
+use dsh_plugin_api::kit::streaming::{Said, flush, made_up_id, says_something};
 use dsh_plugin_api::{Chunks, Slot};
 use serde_json::value::RawValue;
 
@@ -104,19 +104,13 @@ impl Blocks {
         self.blocks.iter().any(|part| !matches!(part, Part::Call(StreamedCall { slot: None, .. })))
     }
 
-    /// True when there is text that is not blank.
-    pub const fn has_text(&self) -> bool {
-        self.has_text
-    }
-
-    /// True when there is a tool call.
-    pub fn has_call(&self) -> bool {
-        self.calls().any(|call| call.slot.is_some())
-    }
-
-    /// True when a tool call never got a name.
-    pub fn has_nameless_call(&self) -> bool {
-        self.calls().any(|call| call.slot.is_none())
+    /// What there is of a complete answer.
+    pub fn said(&self) -> Said {
+        Said {
+            nameless_call: self.calls().any(|call| call.slot.is_none()),
+            call: self.calls().any(|call| call.slot.is_some()),
+            text: self.has_text,
+        }
     }
 
     fn calls(&self) -> impl Iterator<Item = &StreamedCall> {

@@ -282,27 +282,24 @@ impl Answer {
     fn conclude(&mut self, out: &mut Chunks) {
         self.blocks.close_all(out);
         let Some(ended) = &self.ended else { return };
-        let failure = match ended {
-            Ended::Filtered(reason) => self
+        let ended = match ended {
+            Ended::Filtered(reason) => Err(self
                 .head
-                .failure(FailureCode::Refused, format!("the provider stopped the answer: finish_reason {reason}")),
+                .failure(FailureCode::Refused, format!("the provider stopped the answer: finish_reason {reason}"))),
             Ended::Failed(reason) => {
-                self.head.failure(FailureCode::Server, format!("the provider gave up: finish_reason {reason}"))
+                Err(self.head.failure(FailureCode::Server, format!("the provider gave up: finish_reason {reason}")))
             }
-            Ended::Limit => return out.finish(&FinishReason::MaxTokens, Some(self.facts.half(StopReason::Length))),
-            Ended::Done | Ended::Unknown(_) => {
-                if self.blocks.has_nameless_call() {
-                    self.head.failure(FailureCode::Protocol, "the provider sent a tool call without a name")
-                } else if self.blocks.has_call() {
-                    return out.finish(&FinishReason::ToolCalls, Some(self.facts.half(StopReason::ToolUse)));
-                } else if self.blocks.has_text() {
-                    return out.finish(&FinishReason::Stop, Some(self.facts.half(StopReason::Stop)));
-                } else {
-                    self.head.failure(FailureCode::EmptyResponse, "the provider sent a complete answer without content")
-                }
-            }
+            Ended::Limit => Ok(FinishReason::MaxTokens),
+            Ended::Done | Ended::Unknown(_) => self.blocks.said().finish(&self.head),
         };
-        self.fail(failure, out);
+        self.finish(ended, out);
+    }
+
+    fn finish(&self, ended: Result<FinishReason, Failure>, out: &mut Chunks) {
+        match ended {
+            Ok(reason) => out.finish(&reason, Some(self.facts.half(StopReason::of(&reason)))),
+            Err(failure) => self.fail(failure, out),
+        }
     }
 
     /// Ends the response with an error. What was streamed stays; blocks that are still open get no entry.

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 
 use dsh_plugin_api::json::{Joiner, replace_lone_surrogates};
 use dsh_plugin_api::kit::lenient::{filled, is_string, members_of};
-use dsh_plugin_api::kit::streaming::{flush, made_up_id, says_something};
+use dsh_plugin_api::kit::streaming::{Said, flush, made_up_id, says_something};
 use dsh_plugin_api::{Chunks, Slot};
 use serde_json::value::RawValue;
 
@@ -48,19 +48,9 @@ impl Blocks {
         self.any_started
     }
 
-    /// True when there is text that is not blank.
-    pub const fn has_text(&self) -> bool {
-        self.has_text
-    }
-
-    /// True when there is a tool call.
-    pub const fn has_call(&self) -> bool {
-        self.calls > 0
-    }
-
-    /// True when a tool call has no name.
-    pub const fn has_nameless_call(&self) -> bool {
-        self.has_nameless_call
+    /// What there is of a complete answer.
+    pub fn said(&self) -> Said {
+        Said { nameless_call: self.has_nameless_call, call: self.calls > 0, text: self.has_text }
     }
 
     /// Takes a part. Parts with data of other kinds are skipped.

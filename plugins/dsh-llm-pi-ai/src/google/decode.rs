@@ -236,28 +236,24 @@ impl Answer {
     /// Ends a response whose finish reason is known.
     fn conclude(&self, out: &mut Chunks) {
         let Some(ended) = &self.ended else { return };
-        let failure = match ended {
+        let ended = match ended {
             Ended::Filtered(words) => {
-                self.head.failure(FailureCode::Refused, format!("the provider stopped the answer: {words}"))
+                Err(self.head.failure(FailureCode::Refused, format!("the provider stopped the answer: {words}")))
             }
             Ended::Failed(words) => {
-                self.head.failure(FailureCode::Server, format!("the provider gave up the answer: {words}"))
+                Err(self.head.failure(FailureCode::Server, format!("the provider gave up the answer: {words}")))
             }
-            Ended::Limit => return out.finish(&FinishReason::MaxTokens, Some(self.facts.half(StopReason::Length))),
-            Ended::Done if self.blocks.has_nameless_call() => {
-                self.head.failure(FailureCode::Protocol, "the provider sent a tool call without a name")
-            }
-            Ended::Done if self.blocks.has_call() => {
-                return out.finish(&FinishReason::ToolCalls, Some(self.facts.half(StopReason::ToolUse)));
-            }
-            Ended::Done if self.blocks.has_text() => {
-                return out.finish(&FinishReason::Stop, Some(self.facts.half(StopReason::Stop)));
-            }
-            Ended::Done => {
-                self.head.failure(FailureCode::EmptyResponse, "the provider sent a complete answer without content")
-            }
+            Ended::Limit => Ok(FinishReason::MaxTokens),
+            Ended::Done => self.blocks.said().finish(&self.head),
         };
-        self.fail(failure, out);
+        self.finish(ended, out);
+    }
+
+    fn finish(&self, ended: Result<FinishReason, Failure>, out: &mut Chunks) {
+        match ended {
+            Ok(reason) => out.finish(&reason, Some(self.facts.half(StopReason::of(&reason)))),
+            Err(failure) => self.fail(failure, out),
+        }
     }
 
     /// Ends the response with an error. What was streamed stays; blocks that are still open get no entry.

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use dsh_plugin_api::json::{Joiner, Object, Raw};
 use dsh_plugin_api::kit::lenient::{is_string, string};
-use dsh_plugin_api::kit::streaming::made_up_id;
+use dsh_plugin_api::kit::streaming::{Said, made_up_id};
 use dsh_plugin_api::{Chunks, Slot};
 use serde_json::value::RawValue;
 
@@ -168,19 +168,13 @@ impl Blocks {
         self.items.iter().any(|item| item.slot.is_some())
     }
 
-    /// True when there is text that is not blank.
-    pub const fn has_text(&self) -> bool {
-        self.has_text
-    }
-
-    /// True when there is a tool call.
-    pub fn has_call(&self) -> bool {
-        self.items.iter().any(|item| item.kind == Kind::Call && item.slot.is_some())
-    }
-
-    /// True when a tool call never got a name.
-    pub fn has_nameless_call(&self) -> bool {
-        self.items.iter().any(|item| item.kind == Kind::Call && item.slot.is_none())
+    /// What there is of a complete answer.
+    pub fn said(&self) -> Said {
+        Said {
+            nameless_call: self.items.iter().any(|item| item.kind == Kind::Call && item.slot.is_none()),
+            call: self.items.iter().any(|item| item.kind == Kind::Call && item.slot.is_some()),
+            text: self.has_text,
+        }
     }
 
     /// An item is announced.

@@ -383,19 +383,18 @@ impl Answer {
 
     /// Ends a response that the model brought to its end, or to its limit.
     fn conclude(&self, ended: &Ended, out: &mut Chunks) {
-        if *ended == Ended::Limit {
-            return out.finish(&FinishReason::MaxTokens, Some(self.facts.half(StopReason::Length)));
-        }
-        let failure = if self.blocks.has_nameless_call() {
-            self.head.failure(FailureCode::Protocol, "the provider sent a tool call without a name")
-        } else if self.blocks.has_call() {
-            return out.finish(&FinishReason::ToolCalls, Some(self.facts.half(StopReason::ToolUse)));
-        } else if self.blocks.has_text() {
-            return out.finish(&FinishReason::Stop, Some(self.facts.half(StopReason::Stop)));
-        } else {
-            self.head.failure(FailureCode::EmptyResponse, "the provider sent a complete answer without content")
+        let ended = match ended {
+            Ended::Limit => Ok(FinishReason::MaxTokens),
+            _ => self.blocks.said().finish(&self.head),
         };
-        self.fail(failure, out);
+        self.finish(ended, out);
+    }
+
+    fn finish(&self, ended: Result<FinishReason, Failure>, out: &mut Chunks) {
+        match ended {
+            Ok(reason) => out.finish(&reason, Some(self.facts.half(StopReason::of(&reason)))),
+            Err(failure) => self.fail(failure, out),
+        }
     }
 
     /// Ends the response with an error. What was streamed stays; blocks that are still open get no entry.
