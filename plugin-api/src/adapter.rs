@@ -98,7 +98,7 @@ pub trait Adapter: Send + Sync + Sized + 'static {
     }
 
     /// Reads the answer to [`Adapter::models_request`], or to the [`ModelsPage::next`] of an earlier page. Every
-    /// status comes here; `body` is the whole body, what is no UTF-8 in it replaced.
+    /// status but a redirect comes here; `body` is the whole body, at most 32 MiB, what is no UTF-8 in it replaced.
     ///
     /// # Errors
     ///

@@ -146,10 +146,13 @@ fn block_on<T: Send + 'static>(
             builder.event_interval(1024);
             builder
         }
-        Threads::Two => tokio::runtime::Builder::new_multi_thread(),
+        Threads::Two => {
+            let mut builder = tokio::runtime::Builder::new_multi_thread();
+            builder.worker_threads(2);
+            builder
+        }
     };
     let runtime = builder
-        .worker_threads(2)
         .enable_all()
         .build()
         .map_err(|e| CommandError::failed_text(format!("the system refuses threads: {e}")))?;

@@ -39,7 +39,7 @@ pub(super) async fn models(http: &Http, config: &Transport, route: &Arc<Route>) 
             Some(next) => request = next,
         }
     }
-    let message = format!("the list of models of route `{name}` has no end: {PAGES} pages were read");
+    let message = format!("the list of models of route `{name}` has no end: {PAGES} pages were read; check base_url");
     Err(Failure::new(FailureCode::Protocol, message))
 }
 
@@ -51,7 +51,12 @@ async fn page(
 ) -> Result<ModelsPage, Failure> {
     let Outgoing { peer, answer, secrets } = http.send(route, request)?;
     let limit = duration(config.idle_timeout_ms);
-    let late = |what: &str| Failure::new(FailureCode::Timeout, format!("{peer} sent {what} within {}", seconds(limit)));
+    let late = |what: &str| {
+        Failure::new(
+            FailureCode::Timeout,
+            format!("{peer} sent {what} within {}; check base_url, or raise idle_timeout_ms", seconds(limit)),
+        )
+    };
     let mut response = timeout_at(Instant::now() + limit, answer).await.map_err(|_| late("no answer"))??;
     if let Some(failure) = redirect_refused(&response, &peer) {
         return Err(failure);
@@ -67,7 +72,8 @@ async fn page(
         })?;
         let Some(piece) = piece else { break };
         if body.len() + piece.len() > ANSWER_LIMIT {
-            let message = format!("{peer} sent more than {ANSWER_LIMIT} bytes as a list of models");
+            let message =
+                format!("{peer} sent more than {} MiB as a list of models; check base_url", ANSWER_LIMIT >> 20);
             return Err(Failure::new(FailureCode::Protocol, message));
         }
         body.extend_from_slice(&piece);

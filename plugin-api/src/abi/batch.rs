@@ -214,6 +214,15 @@ impl BatchReader {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn kinds_are_numbered_from_one_in_order() {
+        for (place, kind) in RecKind::ALL.into_iter().enumerate() {
+            assert_eq!(kind as usize, place + 1);
+            assert_eq!(RecKind::of(kind as u32), Some(kind));
+        }
+        assert_eq!((RecKind::of(0), RecKind::of(RecKind::ALL.len() as u32 + 1)), (None, None));
+    }
     use proptest::prelude::*;
 
     #[test]

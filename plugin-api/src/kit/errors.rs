@@ -1,6 +1,6 @@
-//! Failures of the completions wire: refusals by status, and error objects inside a stream.
+//! Classes of failures: refusals by status, and error objects inside a stream.
 //!
-//! Servers of this wire disagree about everything but the word `error`, so the class is found in three steps: what
+//! Providers disagree about everything but the word `error`, so the class is found in three steps: what
 //! the error calls itself (`code`, `type`, `status`), what its message says, and the status.
 
 use serde_json::value::RawValue;

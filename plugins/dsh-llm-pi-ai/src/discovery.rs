@@ -18,6 +18,7 @@ use dsh_plugin_api::vocab::{Failure, FailureCode, HeaderValue, HttpHeader, HttpR
 use serde_json::value::RawValue;
 
 use crate::config::{ApiName, Provider};
+use crate::mistral;
 
 /// Longest excerpt of an answer that is no list, in characters.
 const EXCERPT_LIMIT: usize = 300;
@@ -51,12 +52,16 @@ impl Server {
     /// (<https://ai.google.dev/api/models>) have, of at most 1000 models.
     fn request_after(&self, cursor: Option<&str>) -> HttpRequest {
         let (path, query, credential, prefix) = match self.api {
-            ApiName::OpenaiCompletions | ApiName::OpenaiResponses => ("/models", None, "authorization", "Bearer "),
-            ApiName::MistralConversations => ("/v1/models", None, "authorization", "Bearer "),
+            ApiName::OpenaiCompletions | ApiName::OpenaiResponses | ApiName::MistralConversations => {
+                ("/models", None, "authorization", "Bearer ")
+            }
             ApiName::AnthropicMessages => ("/v1/models", Some(("limit=1000", "after_id")), "x-api-key", ""),
             ApiName::GoogleGenerativeAi => ("/models", Some(("pageSize=1000", "pageToken")), "x-goog-api-key", ""),
         };
-        let mut url = self.endpoint.url(path);
+        let mut url = match self.api {
+            ApiName::MistralConversations => mistral::url(&self.endpoint, path),
+            _ => self.endpoint.url(path),
+        };
         if let Some((size, after)) = query {
             url.push(if url.contains('?') { '&' } else { '?' });
             url.push_str(size);
@@ -273,6 +278,7 @@ mod tests {
             ("openai-completions", "https://x.test/v1", format!("GET https://x.test/v1/models {bearer}")),
             ("openai-responses", "https://x.test/v1?v=2", format!("GET https://x.test/v1/models?v=2 {bearer}")),
             ("mistral-conversations", "https://x.test", format!("GET https://x.test/v1/models {bearer}")),
+            ("mistral-conversations", "https://x.test/v1", format!("GET https://x.test/v1/models {bearer}")),
             (
                 "anthropic-messages",
                 "https://x.test/?v=2",

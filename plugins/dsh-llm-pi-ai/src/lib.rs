@@ -113,6 +113,13 @@ fn model_info(model: &Model) -> ModelInfo {
     }
 }
 
+fn converted_for_another(to: &Target) -> Failure {
+    Failure::new(
+        FailureCode::InvalidRequest,
+        format!("a message of the request to {to} was converted for another wire"),
+    )
+}
+
 impl PiAi {
     fn route(&self, name: &str) -> Result<&Route, Failure> {
         self.routes.get(name).ok_or_else(|| {
@@ -172,42 +179,21 @@ impl Adapter for PiAi {
     fn encode(&self, request: &Request, history: Vec<Native>, to: &Target) -> Result<Encoded, Failure> {
         let route = self.route(&to.provider)?;
         // Every message was converted for this target, so that every one is of the wire that its route speaks.
+        macro_rules! turns {
+            ($wire:ident) => {{
+                let turn = |Native(turn)| match turn {
+                    NativeTurn::$wire(turn) => Ok(turn),
+                    _ => Err(converted_for_another(to)),
+                };
+                history.into_iter().map(turn).collect::<Result<Vec<_>, _>>()?
+            }};
+        }
         match route.provider.api {
-            ApiName::OpenaiCompletions => {
-                let turns = history.into_iter().filter_map(|Native(turn)| match turn {
-                    NativeTurn::Completions(turn) => Some(turn),
-                    _ => None,
-                });
-                completions::encode(route, request, turns.collect(), to)
-            }
-            ApiName::OpenaiResponses => {
-                let turns = history.into_iter().filter_map(|Native(turn)| match turn {
-                    NativeTurn::Responses(turn) => Some(turn),
-                    _ => None,
-                });
-                responses::encode(route, request, turns.collect(), to)
-            }
-            ApiName::AnthropicMessages => {
-                let turns = history.into_iter().filter_map(|Native(turn)| match turn {
-                    NativeTurn::Anthropic(turn) => Some(turn),
-                    _ => None,
-                });
-                anthropic::encode(route, request, turns.collect(), to)
-            }
-            ApiName::GoogleGenerativeAi => {
-                let turns = history.into_iter().filter_map(|Native(turn)| match turn {
-                    NativeTurn::Google(turn) => Some(turn),
-                    _ => None,
-                });
-                google::encode(route, request, turns.collect(), to)
-            }
-            ApiName::MistralConversations => {
-                let turns = history.into_iter().filter_map(|Native(turn)| match turn {
-                    NativeTurn::Mistral(turn) => Some(turn),
-                    _ => None,
-                });
-                mistral::encode(route, request, turns.collect(), to)
-            }
+            ApiName::OpenaiCompletions => completions::encode(route, request, turns!(Completions), to),
+            ApiName::OpenaiResponses => responses::encode(route, request, turns!(Responses), to),
+            ApiName::AnthropicMessages => anthropic::encode(route, request, turns!(Anthropic), to),
+            ApiName::GoogleGenerativeAi => google::encode(route, request, turns!(Google), to),
+            ApiName::MistralConversations => mistral::encode(route, request, turns!(Mistral), to),
         }
     }
 

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_preset_keeps_its_rules_as_the_presets_of_its_file_promise() {
+    fn every_preset_keeps_what_the_head_of_their_file_promises() {
         for (name, preset) in PRESETS.as_ref().unwrap() {
             assert!(preset.base_url.contains_key(&preset.api), "{name}");
             // The rule by which the host lets a preset name a credential.
@@ -193,6 +193,17 @@ mod tests {
         }
     }
 
+    /// The `strict` of a tool that a route offers.
+    fn strict(route: &str, entry: Value) -> Value {
+        let adapter = PiAi::new(serde_json::from_value(json!({ "providers": { route: entry } })).unwrap()).unwrap();
+        let tool = json!({ "name": "t", "parameters": { "type": "object", "properties": {} } });
+        let request = json!({ "messages": [], "tools": [tool] }).to_string();
+        let request: Request = dsh_plugin_api::json::from_str(&request).unwrap();
+        let to = Target { provider: route.to_owned(), model: "m".to_owned() };
+        let Exchange::Http(http) = adapter.encode(&request, Vec::new(), &to).unwrap().exchange else { panic!() };
+        serde_json::from_str::<Value>(http.body.get()).unwrap()["tools"][0]["strict"].clone()
+    }
+
     #[test]
     fn a_dialect_that_goes_by_the_name_of_the_route_goes_by_the_name_of_the_preset() {
         let proxied = |name: &str| json!({ "provider": name, "base_url": "https://proxy.test/v1" });
@@ -202,6 +213,10 @@ mod tests {
         let mut entry = proxied("openai");
         entry["models"] = reasoning;
         assert_eq!(sent("x", entry).2["messages"][0]["role"], "developer");
+        let mut entry = proxied("openai");
+        entry["api"] = json!("openai-responses");
+        assert_eq!(strict("x", entry), json!(false));
+        assert_eq!(strict("x", json!({ "api": "openai-responses", "base_url": "https://proxy.test/v1" })), json!(null));
     }
 
     #[test]

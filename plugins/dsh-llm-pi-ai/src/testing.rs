@@ -115,7 +115,10 @@ pub(crate) fn folded(chunks: Vec<Chunk>) -> Decoded {
                 }
                 other => panic!("arguments in {other:?}"),
             },
-            Chunk::BlockEnd { index, block } => blocks[*index as usize] = block.clone(),
+            Chunk::BlockEnd { index, block } => {
+                let deltas = raw(&blocks[*index as usize]);
+                assert_eq!(deltas.get(), raw(block).get(), "the deltas of block {index}");
+            }
             Chunk::Usage { usage: counts } => usage = Some(*counts),
             Chunk::Finish { reason, replay_state } => ended = (Some(reason.clone()), replay_state.clone()),
         }

@@ -164,7 +164,6 @@ fn ending(reason: &TurnReason, again: &str) -> Option<String> {
     }
 }
 
-/// A failure in one line: its code, what the provider answered with, and the wait that it asks for.
 /// A failure on one line, with its status and the wait that the provider asks for.
 pub(in crate::cli) fn describe(failure: &Failure) -> String {
     let status = failure.status.map(|status| format!(" (status {status})")).unwrap_or_default();

@@ -1,7 +1,7 @@
 //! The wire `openai-completions`: OpenAI's Chat Completions and the many servers that speak it.
 //!
-//! `encode` makes the request from `messages`, `decode` reads the response (`event` one event of it) into `blocks`, `replay` is the metadata that
-//! a message carries; `dialect` is what a server does in its own way.
+//! `encode` makes the request from `messages`; `decode` reads the response (`event` one event of it) into `blocks`;
+//! `replay` is the metadata that a message carries; `dialect` is what a server does in its own way.
 
 mod arguments;
 mod blocks;

@@ -52,12 +52,7 @@ pub(super) fn encode(request: &Request, history: Vec<Turn>, to: &Destination<'_>
     think(&mut body, &thinking, &to.target.model);
     let http = HttpRequest {
         method: "POST".to_owned(),
-        // The base may name the version, as it does on other wires.
-        url: to.endpoint.url(if to.endpoint.path_ends_with("/v1") {
-            "/chat/completions"
-        } else {
-            "/v1/chat/completions"
-        }),
+        url: super::url(to.endpoint, "/chat/completions"),
         headers: bearer(to.credential),
         body: raw(&body),
     };

@@ -9,6 +9,7 @@ mod replay;
 #[cfg(test)]
 mod tests;
 
+use dsh_plugin_api::kit::endpoint::Endpoint;
 use dsh_plugin_api::kit::head::HeadFacts;
 use dsh_plugin_api::vocab::{Failure, Request, Target};
 use dsh_plugin_api::{Encoded, ResponseHead};
@@ -20,6 +21,12 @@ use crate::completions;
 use crate::config::ApiName;
 use crate::route::Route;
 use encode::Destination;
+
+/// The URL of a path of the API, given without its version, which the base may name as it does on other wires.
+pub(crate) fn url(endpoint: &Endpoint, path: &str) -> String {
+    let version = if endpoint.path_ends_with("/v1") { "" } else { "/v1" };
+    endpoint.url(&format!("{version}{path}"))
+}
 
 /// See `Adapter::encode`.
 pub(crate) fn encode(route: &Route, request: &Request, history: Vec<Turn>, to: &Target) -> Result<Encoded, Failure> {

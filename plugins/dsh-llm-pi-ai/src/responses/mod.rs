@@ -35,7 +35,7 @@ pub(crate) fn encode(route: &Route, request: &Request, history: Vec<Turn>, to: &
         endpoint: &route.endpoint,
         credential: route.credential(),
         model: &model,
-        dialect: &Dialect::of(&route.name, &route.provider, &route.endpoint, &model),
+        dialect: &Dialect::of(route.known_as(), &route.provider, &route.endpoint, &model),
         target: to,
     };
     encode::encode(request, history, &destination)
