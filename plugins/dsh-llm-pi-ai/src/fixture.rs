@@ -11,6 +11,7 @@ use dsh_plugin_api::{Adapter, Chunks, Decoder as _, ResponseHead, StreamEnd};
 use serde_json::{Value, json};
 
 use crate::PiAi;
+use crate::testing::{Ends, Folded, fold};
 
 /// An adapter with one route, `local`, and the model that is asked.
 #[derive(Debug)]
@@ -138,43 +139,7 @@ pub(crate) struct Decoded {
 
 impl Decoded {
     fn of(chunks: Vec<Chunk>, target: &Target) -> Self {
-        let mut blocks = Vec::new();
-        let mut ended = None;
-        let mut usage = None;
-        for chunk in &chunks {
-            assert!(ended.is_none(), "a chunk after the finish");
-            match chunk {
-                Chunk::BlockStart { index, block_type } => {
-                    assert_eq!(*index as usize, blocks.len());
-                    blocks.push(match block_type.name() {
-                        "text" => Block::Text(String::new()),
-                        "reasoning" => Block::Reasoning(String::new()),
-                        _ => Block::ToolCall { id: String::new(), name: String::new(), arguments: String::new() },
-                    });
-                }
-                Chunk::TextDelta { index, text } | Chunk::ReasoningDelta { index, text } => {
-                    match &mut blocks[*index as usize] {
-                        Block::Text(known) | Block::Reasoning(known) => known.push_str(text),
-                        other => panic!("text in {other:?}"),
-                    }
-                }
-                Chunk::ToolCallDelta { index, id, name, arguments_delta } => match &mut blocks[*index as usize] {
-                    Block::ToolCall { id: known_id, name: known_name, arguments } => {
-                        id.clone_into(known_id);
-                        known_name.clone_from(name.as_ref().unwrap());
-                        arguments.push_str(arguments_delta);
-                    }
-                    other => panic!("arguments in {other:?}"),
-                },
-                Chunk::BlockEnd { index, block } => {
-                    let deltas = raw(&blocks[*index as usize]);
-                    assert_eq!(deltas.get(), raw(block).get(), "the deltas of block {index}");
-                }
-                Chunk::Usage { usage: counts } => usage = Some(*counts),
-                Chunk::Finish { reason, replay_state } => ended = Some((reason.clone(), replay_state.clone())),
-            }
-        }
-        let (finish, envelope) = ended.expect("a finish");
+        let Folded { blocks, finish, envelope, usage } = fold(&chunks, Ends::RepeatDeltas);
         Self { blocks, finish, envelope, usage, chunks, target: target.clone() }
     }
 

@@ -13,6 +13,7 @@ use dsh_plugin_api::{Adapter, Chunks, Decoder as _, ResponseHead, StreamEnd};
 use serde_json::{Value, json};
 
 use crate::PiAi;
+use crate::testing::{Ends, Folded, fold};
 
 /// An adapter with one route `local` and one model `m`; `model` and `compat` are merged in.
 fn adapter(model: Value, compat: Value) -> PiAi {
@@ -95,40 +96,8 @@ fn decode_as(head: (u16, &[(&str, &str)]), body: &[u8], split: usize, end: &Stre
 }
 
 fn folded(chunks: Vec<Chunk>) -> Decoded {
-    let mut blocks = Vec::new();
-    let mut ended = (None, None);
-    let mut usage = None;
-    for chunk in &chunks {
-        assert!(ended.0.is_none(), "a chunk after the finish");
-        match chunk {
-            Chunk::BlockStart { index, block_type } => {
-                assert_eq!(*index as usize, blocks.len());
-                blocks.push(match block_type.name() {
-                    "text" => Block::Text(String::new()),
-                    "reasoning" => Block::Reasoning(String::new()),
-                    _ => Block::ToolCall { id: String::new(), name: String::new(), arguments: String::new() },
-                });
-            }
-            Chunk::TextDelta { index, text } | Chunk::ReasoningDelta { index, text } => {
-                match &mut blocks[*index as usize] {
-                    Block::Text(known) | Block::Reasoning(known) => known.push_str(text),
-                    other => panic!("text in {other:?}"),
-                }
-            }
-            Chunk::ToolCallDelta { index, id, name, arguments_delta } => match &mut blocks[*index as usize] {
-                Block::ToolCall { id: known_id, name: known_name, arguments } => {
-                    id.clone_into(known_id);
-                    known_name.clone_from(name.as_ref().unwrap());
-                    arguments.push_str(arguments_delta);
-                }
-                other => panic!("arguments in {other:?}"),
-            },
-            Chunk::BlockEnd { index, block } => blocks[*index as usize] = block.clone(),
-            Chunk::Usage { usage: counts } => usage = Some(*counts),
-            Chunk::Finish { reason, replay_state } => ended = (Some(reason.clone()), replay_state.clone()),
-        }
-    }
-    Decoded { blocks, finish: ended.0.expect("a finish"), envelope: ended.1, usage, chunks }
+    let Folded { blocks, finish, envelope, usage } = fold(&chunks, Ends::Win);
+    Decoded { blocks, finish, envelope, usage, chunks }
 }
 
 /// Decodes a complete event stream, whole and in small pieces.
