@@ -6,6 +6,10 @@ use crate::abi::{Batch, Filling, RecKind, over_long};
 use crate::json::{Raw, raw};
 use crate::vocab::{Block, BlockType, Failure, FailureCode, FinishReason, ReplayEnvelope, Usage};
 
+/// Most bytes of ids and names that one response may send again because they changed. A call gets its id once; a wire
+/// whose ids change with every delta would otherwise make a log that is a thousand times its answer.
+const MOST_CHANGED_HEADS: usize = 1024 * 1024;
+
 /// Handle of a block that was started. Values of one response are of no use in another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Slot(u32);
@@ -29,6 +33,8 @@ pub struct Chunks {
     batch: Filling,
     blocks: Vec<OpenBlock>,
     usage: Option<Usage>,
+    /// Bytes of heads that were sent again.
+    changed_heads: usize,
     finished: bool,
 }
 
@@ -100,6 +106,9 @@ impl Chunks {
     }
 
     /// Appends to a text or reasoning block, or to the arguments of a tool call. An empty delta of text is dropped.
+    ///
+    /// A delta of a tool call whose id or name changed since its last delta repeats both; a response that does so for
+    /// more than 1 MiB of them fails with `PROTOCOL`.
     pub fn delta(&mut self, slot: Slot, text: &str) {
         let Some(block) = self.open(slot) else { return };
         block.text.push_str(text);
@@ -111,11 +120,17 @@ impl Chunks {
                 let OpenBlock { id, name, sent_head, .. } = block;
                 if sent_head.as_ref().is_none_or(|(sent_id, sent_name)| sent_id != id || sent_name != name) {
                     let json = raw(&[&*id, &*name]);
-                    *sent_head = Some((id.clone(), name.clone()));
+                    if sent_head.replace((id.clone(), name.clone())).is_some() {
+                        self.changed_heads += json.get().len();
+                    }
                     self.batch.push(RecKind::ToolCallHead, slot.0, json.get().as_bytes());
                 }
                 self.batch.push(RecKind::ToolCallDelta, slot.0, text.as_bytes());
             }
+        }
+        if self.changed_heads > MOST_CHANGED_HEADS {
+            let what = "the provider broke its wire: ids or names of tool calls change again and again";
+            self.fail(Failure::new(FailureCode::Protocol, what), None);
         }
     }
 
@@ -232,5 +247,42 @@ impl Chunks {
 
     pub(crate) const fn batch_mut(&mut self) -> &mut Filling {
         &mut self.batch
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::abi::{BatchReader, Item};
+    use crate::vocab::Chunk;
+
+    /// Chunks of a call whose id has `length` bytes and changes with each of `deltas`.
+    fn restless(length: usize, deltas: usize) -> (Vec<Chunk>, usize) {
+        let mut chunks = Chunks::new();
+        let slot = chunks.start_tool_call("", "bash");
+        for n in 0..deltas {
+            chunks.set_call(slot, &format!("{n:0length$}"), "");
+            chunks.delta(slot, "x");
+        }
+        let batch = chunks.take_batch();
+        let bytes = batch.bytes.len();
+        let mut told = Vec::new();
+        BatchReader::new().read(&batch, |item| match item {
+            Item::Chunk(chunk) => told.push(chunk),
+            other => panic!("{other:?}"),
+        });
+        (told, bytes)
+    }
+
+    #[test]
+    fn an_id_may_change_but_not_without_end() {
+        let (chunks, _) = restless(40, 1_000);
+        assert_eq!(chunks.len(), 1_001, "a start and every delta");
+        let (chunks, bytes) = restless(16_000, 1_000);
+        let Some(Chunk::Finish { reason: FinishReason::Error { failure }, .. }) = chunks.last() else {
+            panic!("{:?}", chunks.last());
+        };
+        assert_eq!(failure.code, FailureCode::Protocol);
+        assert!(bytes < 2 * MOST_CHANGED_HEADS, "{bytes} bytes");
     }
 }
