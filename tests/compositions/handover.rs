@@ -108,7 +108,7 @@ fn a_session_goes_through_every_wire_and_back_and_each_model_finds_its_own_thoug
         // Within a turn, what was sent is sent again with the same ids.
         assert!(ids(closing).0.starts_with(&ids(opening).0), "{}", route.name);
     }
-    let messages = session.messages();
+    let (messages, sent) = (session.messages(), session.sent());
     for_each(&ROUTES, |route| {
         let request = session.request(*route);
         let body = &request["body"];
@@ -116,7 +116,32 @@ fn a_session_goes_through_every_wire_and_back_and_each_model_finds_its_own_thoug
         assert_eq!(route.traces(body), route.native_traces(2), "{}: {body:#}", route.name);
         assert_eq!(positions(&request["degraded"]), made_elsewhere(&messages, *route), "{}", route.name);
         let neutral = made_by(&messages).into_iter().filter(|(_, by)| by != route && by.adapter == route.adapter);
+        // What was sent in the route's own last turn would be sent again with the same ids.
+        let place = there_and_back.iter().rposition(|made| made == route).unwrap();
+        assert!(ids(body).0.starts_with(&ids(&sent[2 * place + 1]).0), "{}", route.name);
         assert_eq!(positions(&request["neutral"]), neutral.map(|(at, _)| at).collect::<Vec<_>>(), "{}", route.name);
+    });
+}
+
+#[test]
+fn reasoning_that_nobody_was_shown_returns_to_its_model_and_to_nobody_else() {
+    let mut pairs = hand_overs();
+    pairs.retain(|(from, _)| !from.signature.is_empty());
+    for_each(&pairs, |(from, to)| {
+        let [mut answers, more] =
+            [from, to].map(|route| vec![route.calls_with_hidden_reasoning(), json!({ "text": route.done() })]);
+        answers.extend(more);
+        answers.push(json!({ "text": from.done() }));
+        let (session, first) = Session::begin(&answers, *from);
+        first.completed();
+        for (route, place, native) in [(*from, 1, 1), (*to, 2, 0), (*from, 4, 1)] {
+            if place > 1 {
+                session.turn(route).completed();
+            }
+            let sent = &session.sent()[place];
+            assert_eq!(from.traces(sent), (0, native), "{} to {}, {}: {sent:#}", from.name, to.name, route.name);
+            assert_eq!(to.traces(sent), (0, 0), "{} to {}, {}: {sent:#}", from.name, to.name, route.name);
+        }
     });
 }
 

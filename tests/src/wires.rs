@@ -134,6 +134,14 @@ impl Route {
         self.signed(json!({ "reasoning": self.thought(), "text": self.said(), "tool_calls": calls }))
     }
 
+    /// The same without showing what it thinks.
+    #[must_use]
+    pub fn calls_with_hidden_reasoning(self) -> Value {
+        let mut answer = self.calls();
+        answer["reasoning_hidden"] = json!(true);
+        answer
+    }
+
     /// The answer with this route's signature.
     #[must_use]
     pub fn signed(self, mut answer: Value) -> Value {

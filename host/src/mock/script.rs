@@ -52,6 +52,9 @@ pub struct Entry {
     pub text: Option<String>,
     /// Described: reasoning.
     pub reasoning: Option<String>,
+    /// Described: true when the model thinks without showing it; only the opaque value of its thoughts comes.
+    #[serde(default)]
+    pub reasoning_hidden: bool,
     /// Described: the completions member that reasoning goes into; `reasoning_content` when absent.
     pub reasoning_field: Option<String>,
     /// Described: the opaque value that goes with the reasoning on wires that have one; made up when absent.
@@ -249,6 +252,8 @@ pub struct Described {
     pub text: String,
     /// Reasoning; empty for none.
     pub reasoning: String,
+    /// The reasoning is not shown; wires with an opaque value for it send that alone, the others nothing.
+    pub reasoning_hidden: bool,
     /// Member that reasoning goes into on the completions wire.
     pub reasoning_field: String,
     /// The opaque value that goes with the reasoning; the wire makes one up when there is none.
@@ -343,6 +348,7 @@ impl Entry {
         let keys = [
             ("text", self.text.is_some()),
             ("reasoning", self.reasoning.is_some()),
+            ("reasoning_hidden", self.reasoning_hidden),
             ("reasoning_field", self.reasoning_field.is_some()),
             ("signature", self.signature.is_some()),
             ("tool_calls", self.tool_calls.is_some()),
@@ -436,6 +442,7 @@ impl Entry {
         Body::Described(Described {
             text: self.text.clone().unwrap_or_default(),
             reasoning: self.reasoning.clone().unwrap_or_default(),
+            reasoning_hidden: self.reasoning_hidden,
             reasoning_field: self.reasoning_field.clone().unwrap_or_else(|| "reasoning_content".to_owned()),
             signature: self.signature.clone(),
             tool_calls,
@@ -445,6 +452,18 @@ impl Entry {
             chunk_chars: self.chunk_chars.unwrap_or(16),
             delay_ms: self.delay_ms.unwrap_or(0),
         })
+    }
+}
+
+impl Described {
+    /// True when there is reasoning, shown or hidden.
+    pub(super) const fn thinks(&self) -> bool {
+        self.reasoning_hidden || !self.reasoning.is_empty()
+    }
+
+    /// The reasoning that is shown; empty for none.
+    pub(super) fn shown_reasoning(&self) -> &str {
+        if self.reasoning_hidden { "" } else { &self.reasoning }
     }
 }
 

@@ -41,7 +41,9 @@ fn blocks(answer: &Described, ask: &Ask) -> Vec<Block> {
         pieces.map(|piece| json!({ "type": kind, member: piece })).collect()
     };
     let mut blocks = Vec::new();
-    if !answer.reasoning.is_empty() {
+    if answer.reasoning_hidden {
+        blocks.push((redacted(answer, ask), Vec::new()));
+    } else if answer.thinks() {
         let mut deltas = pieces(&answer.reasoning, "thinking_delta", "thinking");
         deltas.push(json!({ "type": "signature_delta", "signature": ask.signature(answer) }));
         blocks.push((json!({ "type": "thinking", "thinking": "", "signature": "" }), deltas));
@@ -56,9 +58,16 @@ fn blocks(answer: &Described, ask: &Ask) -> Vec<Block> {
     blocks
 }
 
+/// Thinking that is not shown.
+fn redacted(answer: &Described, ask: &Ask) -> Value {
+    json!({ "type": "redacted_thinking", "data": ask.signature(answer) })
+}
+
 fn whole(answer: &Described, ask: &Ask) -> Result<Value, String> {
     let mut content = Vec::new();
-    if !answer.reasoning.is_empty() {
+    if answer.reasoning_hidden {
+        content.push(redacted(answer, ask));
+    } else if answer.thinks() {
         let signature = ask.signature(answer);
         content.push(json!({ "type": "thinking", "thinking": answer.reasoning, "signature": signature }));
     }

@@ -44,7 +44,7 @@ pub(super) fn stream(chunks: &[Value]) -> Reply {
 /// The role first, then reasoning, text and calls in pieces.
 fn deltas(answer: &Described) -> Vec<Value> {
     let mut deltas = vec![json!({ "role": "assistant", "content": "" })];
-    for piece in split_chars(&answer.reasoning, answer.chunk_chars) {
+    for piece in split_chars(answer.shown_reasoning(), answer.chunk_chars) {
         deltas.push(json!({ answer.reasoning_field.as_str(): piece }));
     }
     for piece in split_chars(&answer.text, answer.chunk_chars) {
@@ -72,7 +72,7 @@ pub(super) fn call_deltas(answer: &Described) -> Vec<Value> {
 fn whole(answer: &Described, ask: &Ask) -> Value {
     let content = if answer.text.is_empty() { Value::Null } else { json!(answer.text) };
     let mut message = json!({ "role": "assistant", "content": content });
-    if !answer.reasoning.is_empty() {
+    if !answer.shown_reasoning().is_empty() {
         message[answer.reasoning_field.as_str()] = json!(answer.reasoning);
     }
     if !answer.tool_calls.is_empty() {

@@ -29,7 +29,7 @@ pub(super) fn spell(answer: &Described, ask: &Ask) -> Reply {
 /// The role first; whichever of content and reasoning does not speak is null.
 fn deltas(answer: &Described) -> Vec<Value> {
     let mut deltas = vec![json!({ "role": "assistant", "content": null, "reasoning_content": "" })];
-    for piece in split_chars(&answer.reasoning, answer.chunk_chars) {
+    for piece in split_chars(answer.shown_reasoning(), answer.chunk_chars) {
         deltas.push(json!({ "content": null, "reasoning_content": piece }));
     }
     for piece in split_chars(&answer.text, answer.chunk_chars) {
@@ -41,7 +41,7 @@ fn deltas(answer: &Described) -> Vec<Value> {
 
 fn whole(answer: &Described, ask: &Ask) -> Value {
     let mut message = json!({ "role": "assistant", "content": answer.text });
-    if !answer.reasoning.is_empty() {
+    if !answer.shown_reasoning().is_empty() {
         message["reasoning_content"] = json!(answer.reasoning);
     }
     if !answer.tool_calls.is_empty() {

@@ -71,13 +71,13 @@ fn array(events: &[Value]) -> Reply {
 
 fn parts(answer: &Described, ask: &Ask, chars: usize) -> Result<Vec<Value>, String> {
     let mut parts = Vec::new();
-    for piece in split_chars(&answer.reasoning, chars) {
+    for piece in split_chars(answer.shown_reasoning(), chars) {
         parts.push(json!({ "text": piece, "thought": true }));
     }
     for piece in split_chars(&answer.text, chars) {
         parts.push(json!({ "text": piece }));
     }
-    let mut signature = (!answer.reasoning.is_empty() || answer.signature.is_some()).then(|| ask.signature(answer));
+    let mut signature = (answer.thinks() || answer.signature.is_some()).then(|| ask.signature(answer));
     for call in &answer.tool_calls {
         let arguments = object_of(call, "Google's wire")?;
         let mut part = json!({ "functionCall": { "id": call.id, "name": call.name, "args": arguments } });

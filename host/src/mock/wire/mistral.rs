@@ -19,7 +19,7 @@ pub(super) fn spell(answer: &Described, ask: &Ask) -> Result<Reply, String> {
         frame.object(json!([{ "index": 0, "delta": delta, "finish_reason": reason }]))
     };
     let mut deltas = vec![json!({ "role": "assistant", "content": "" })];
-    for piece in split_chars(&answer.reasoning, answer.chunk_chars) {
+    for piece in split_chars(answer.shown_reasoning(), answer.chunk_chars) {
         deltas.push(json!({ "content": [thinking(piece)] }));
     }
     for piece in split_chars(&answer.text, answer.chunk_chars) {
@@ -58,7 +58,7 @@ fn calls(answer: &Described) -> Value {
 }
 
 fn whole(answer: &Described, ask: &Ask) -> Value {
-    let content = match answer.reasoning.as_str() {
+    let content = match answer.shown_reasoning() {
         "" => json!(answer.text),
         reasoning => json!([thinking(reasoning), { "type": "text", "text": answer.text }]),
     };

@@ -45,8 +45,11 @@ pub(super) fn spell(answer: &Described, ask: &Ask) -> Reply {
 fn items(answer: &Described, ask: &Ask) -> Vec<Value> {
     let number = ask.number;
     let mut items = Vec::new();
-    if !answer.reasoning.is_empty() {
-        let summary = json!([{ "type": "summary_text", "text": answer.reasoning }]);
+    if answer.thinks() {
+        let summary = match answer.shown_reasoning() {
+            "" => json!([]),
+            text => json!([{ "type": "summary_text", "text": text }]),
+        };
         let mut item = json!({ "id": format!("rs_mock_{number}"), "type": "reasoning", "summary": summary });
         let included = ask.body.get("include").is_some_and(|list| list.get().contains("reasoning.encrypted_content"));
         if included {
@@ -106,6 +109,10 @@ fn item_events(item: &Value, index: usize, chars: usize, events: &mut Vec<Value>
     }
     events.push(event("output_item.added", "item", &announced));
 
+    // Reasoning that is not shown has no parts.
+    if item[list].as_array().is_some_and(Vec::is_empty) {
+        return events.push(event("output_item.done", "item", item));
+    }
     let part = if list == "content" { "content_part" } else { "reasoning_summary_part" };
     let mut empty = item[list][0].clone();
     if !is_call {

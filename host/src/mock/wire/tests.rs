@@ -206,6 +206,20 @@ fn a_call_that_is_cut_off_is_refused_where_the_wire_has_no_form_for_it() {
     }
 }
 
+#[test]
+fn reasoning_that_is_hidden_comes_as_its_opaque_value_where_there_is_one() {
+    let script = SCRIPT.replace("chunk_chars", "reasoning_hidden = true\nchunk_chars");
+    for (path, ..) in PATHS {
+        let opaque = ["responses", "messages", "models"].iter().any(|part| path.contains(part));
+        let streamed = path.replace("generateContent", "streamGenerateContent?alt=sse");
+        for (path, body) in [(path, json!({ "include": "reasoning.encrypted_content" })), (&streamed, streaming())] {
+            let said = spelled(&script, path, &body).unwrap().pieces.concat();
+            assert!(!said.contains("think a"), "{path}: {said}");
+            assert!(said.contains("c2lnbmVk") == opaque && said.contains("Hel"), "{path}: {said}");
+        }
+    }
+}
+
 /// A path of each wire, and how it says that a filter ended an answer.
 const PATHS: [(&str, &str, Option<&str>); 6] = [
     ("/chat/completions", "/choices/0/finish_reason", Some("content_filter")),
