@@ -4,9 +4,11 @@
 
 mod continuation;
 mod discovery;
+mod handover;
 mod hostile;
 mod killing;
 mod loading;
+mod mocking;
 mod providers;
 mod replaying;
 mod scenarios;

@@ -20,6 +20,7 @@ pub mod killing;
 pub mod log;
 pub mod scenario;
 pub mod stage;
+pub mod wires;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

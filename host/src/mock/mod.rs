@@ -22,7 +22,8 @@ use tokio::task::JoinHandle;
 
 pub use record::RequestRecord;
 pub use script::{
-    Body, Close, Described, Entry, Finish, Framing, Match, RawChunk, Script, ScriptError, ToolCall, UsageCounts,
+    Body, Close, Described, Entry, ErrorKind, Finish, Framing, Match, RawChunk, Script, ScriptError, ScriptedError,
+    ToolCall, UsageCounts,
 };
 
 /// A mock provider that cannot start.

@@ -30,9 +30,17 @@ pub(super) struct Plan {
     pub keep_alive: bool,
 }
 
+/// What the head says, unless the script says otherwise.
+struct Head {
+    status: u16,
+    content_type: &'static str,
+    framing: Framing,
+}
+
 impl Plan {
     /// What this entry answers to this request, or why it cannot.
     pub fn new(entry: &Entry, request: &Request, number: usize) -> Result<Self, String> {
+        let mut status = 200;
         let (content_type, pieces, framing) = match entry.body() {
             Body::Raw(pieces) => {
                 let pieces: Vec<_> =
@@ -54,26 +62,33 @@ impl Plan {
                         Wire::paths()
                     )
                 })?;
-                let reply = wire.spell(&described, &Ask::new(&request.body, number)?);
+                let reply = wire.spell(&described, &Ask::new(request, number)?)?;
                 let delay = |position| Duration::from_millis(if position == 0 { 0 } else { described.delay_ms });
                 let piece =
                     |(position, bytes): (usize, String)| Piece { delay: delay(position), bytes: bytes.into_bytes() };
                 (reply.content_type, reply.pieces.into_iter().enumerate().map(piece).collect(), Framing::Chunked)
             }
+            Body::Refused(error) => {
+                // Servers of no known wire refuse in the manner of the most common one.
+                let (own, body) = Wire::of(&request.path).unwrap_or(Wire::Completions).refuse(&error, number);
+                status = own;
+                ("application/json", vec![Piece { delay: Duration::ZERO, bytes: body.into_bytes() }], Framing::Length)
+            }
         };
-        Ok(Self::framed(entry, request.client(), content_type, pieces, framing))
+        let head = Head { status: entry.status.unwrap_or(status), content_type, framing };
+        Ok(Self::framed(entry, request.client(), &head, pieces))
     }
 
     /// A short JSON answer.
     pub fn json(status: u16, body: String, client: Client) -> Self {
-        let entry = Entry { status: Some(status), framing: Some(Framing::Length), ..Entry::default() };
+        let head = Head { status, content_type: "application/json", framing: Framing::Length };
         let piece = Piece { delay: Duration::ZERO, bytes: body.into_bytes() };
-        Self::framed(&entry, client, "application/json", vec![piece], Framing::Length)
+        Self::framed(&Entry::default(), client, &head, vec![piece])
     }
 
-    fn framed(entry: &Entry, client: Client, content_type: &str, mut pieces: Vec<Piece>, default: Framing) -> Self {
+    fn framed(entry: &Entry, client: Client, default: &Head, mut pieces: Vec<Piece>) -> Self {
         let own = |name: &str| entry.headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
-        let framing = match entry.framing.unwrap_or(default) {
+        let framing = match entry.framing.unwrap_or(default.framing) {
             _ if own("content-length").is_some() || own("transfer-encoding").is_some() => None,
             Framing::Chunked if client.is_http_10 => Some(Framing::Close),
             framing => Some(framing),
@@ -82,7 +97,7 @@ impl Plan {
         let keep_alive = client.keep_alive && framing != Some(Framing::Close) && !asks_to_close;
 
         let length: usize = pieces.iter().map(|piece| piece.bytes.len()).sum();
-        let mut headers = vec![("content-type".to_owned(), content_type.to_owned())];
+        let mut headers = vec![("content-type".to_owned(), default.content_type.to_owned())];
         match framing {
             Some(Framing::Chunked) => headers.push(("transfer-encoding".to_owned(), "chunked".to_owned())),
             Some(Framing::Length) => headers.push(("content-length".to_owned(), length.to_string())),
@@ -94,8 +109,7 @@ impl Plan {
         headers.retain(|(name, _)| own(name).is_none());
         headers.extend(entry.headers.iter().map(|(name, value)| (name.clone(), value.clone())));
 
-        let status = entry.status();
-        let mut head = format!("HTTP/1.1 {status} {}\r\n", reason(status));
+        let mut head = format!("HTTP/1.1 {} {}\r\n", default.status, reason(default.status));
         for (name, value) in headers {
             head.extend([name.as_str(), ": ", &value, "\r\n"]);
         }

@@ -52,12 +52,19 @@ pub struct Entry {
     pub text: Option<String>,
     /// Described: reasoning.
     pub reasoning: Option<String>,
+    /// Described: true when the model thinks without showing it; only the opaque value of its thoughts comes.
+    #[serde(default)]
+    pub reasoning_hidden: bool,
     /// Described: the completions member that reasoning goes into; `reasoning_content` when absent.
     pub reasoning_field: Option<String>,
+    /// Described: the opaque value that goes with the reasoning on wires that have one; made up when absent.
+    pub signature: Option<String>,
     /// Described: tool calls.
     pub tool_calls: Option<Vec<ToolCall>>,
     /// Described: why the answer ends; `tool_calls` when there are calls, else `stop`.
     pub finish: Option<Finish>,
+    /// Described: an error in the wire's own spelling, in place of the answer or inside its stream.
+    pub error: Option<ScriptedError>,
     /// Described: token counts; estimated from the lengths when absent.
     pub usage: Option<UsageCounts>,
     /// Described: characters per delta; 16 when absent.
@@ -124,19 +131,77 @@ pub enum Finish {
     Length,
     /// It waits for tools.
     ToolCalls,
+    /// A filter.
+    ContentFilter,
+}
+
+/// An error of a described answer.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScriptedError {
+    /// What is wrong.
+    pub kind: ErrorKind,
+    /// What is said about it; when absent, what the wire says of this kind.
+    pub message: Option<String>,
+    /// True: the answer begins as a success, and the error comes in place of its end.
+    #[serde(default)]
+    pub in_stream: bool,
+}
+
+/// What is wrong, for every wire to name and to choose a status for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorKind {
+    /// The request is not understood or not allowed.
+    InvalidRequest,
+    /// The key is wrong.
+    Authentication,
+    /// The key may not do this.
+    Permission,
+    /// There is no such model.
+    NotFound,
+    /// Too much in too short a time.
+    RateLimit,
+    /// The account is empty.
+    Quota,
+    /// The prompt does not fit into the model's window.
+    ContextWindow,
+    /// The provider failed.
+    Server,
+    /// The provider is busy.
+    Overloaded,
+}
+
+impl ErrorKind {
+    /// What a status is about when nothing else is known.
+    const fn of_status(status: u16) -> Self {
+        match status {
+            401 => Self::Authentication,
+            402 => Self::Quota,
+            403 => Self::Permission,
+            404 => Self::NotFound,
+            429 => Self::RateLimit,
+            503 | 529 => Self::Overloaded,
+            300..=499 => Self::InvalidRequest,
+            _ => Self::Server,
+        }
+    }
 }
 
 /// Token counts of a described answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UsageCounts {
-    /// Prompt tokens, cached ones included.
+    /// Prompt tokens, those of a cache included.
     pub input: u64,
     /// Tokens of the answer, reasoning included.
     pub output: u64,
     /// Prompt tokens that came from a cache.
     #[serde(default)]
     pub cache_read: u64,
+    /// Prompt tokens that were written to a cache.
+    #[serde(default)]
+    pub cache_write: u64,
     /// Tokens of the answer that were reasoning.
     #[serde(default)]
     pub reasoning: u64,
@@ -176,6 +241,8 @@ pub enum Body {
     Raw(Vec<(u64, Vec<u8>)>),
     /// To be spelled by the wire of the request.
     Described(Described),
+    /// A refusal, to be spelled by the wire of the request.
+    Refused(ScriptedError),
 }
 
 /// A described answer.
@@ -185,12 +252,18 @@ pub struct Described {
     pub text: String,
     /// Reasoning; empty for none.
     pub reasoning: String,
+    /// The reasoning is not shown; wires with an opaque value for it send that alone, the others nothing.
+    pub reasoning_hidden: bool,
     /// Member that reasoning goes into on the completions wire.
     pub reasoning_field: String,
+    /// The opaque value that goes with the reasoning; the wire makes one up when there is none.
+    pub signature: Option<String>,
     /// Tool calls.
     pub tool_calls: Vec<ToolCall>,
     /// Why it ends.
     pub finish: Finish,
+    /// The error that comes in place of the end.
+    pub error: Option<ScriptedError>,
     /// Token counts, when the script gives them.
     pub usage: Option<UsageCounts>,
     /// Characters per delta.
@@ -270,23 +343,20 @@ impl Script {
 }
 
 impl Entry {
-    /// HTTP status.
-    #[must_use]
-    pub fn status(&self) -> u16 {
-        self.status.unwrap_or(200)
-    }
-
-    /// The first key that only a described answer has.
+    /// The first key that only a described answer has; `error` when there is no other.
     fn described_key(&self) -> Option<&'static str> {
         let keys = [
             ("text", self.text.is_some()),
             ("reasoning", self.reasoning.is_some()),
+            ("reasoning_hidden", self.reasoning_hidden),
             ("reasoning_field", self.reasoning_field.is_some()),
+            ("signature", self.signature.is_some()),
             ("tool_calls", self.tool_calls.is_some()),
             ("finish", self.finish.is_some()),
             ("usage", self.usage.is_some()),
             ("chunk_chars", self.chunk_chars.is_some()),
             ("delay_ms", self.delay_ms.is_some()),
+            ("error", self.error.is_some()),
         ];
         keys.into_iter().find(|(_, given)| *given).map(|(key, _)| key)
     }
@@ -301,12 +371,32 @@ impl Entry {
                 "`{key}` describes an answer, but `body` or `chunks` gives its bytes; give one of them"
             ));
         }
-        let status = self.status();
+        let success = 200..=299;
+        let status = self.status.unwrap_or(*success.start());
         if !(200..=599).contains(&status) {
             return Err(format!("status {status} is not from 200 to 599"));
         }
-        if let (Some(key), 300..) = (described, status) {
-            return Err(format!("`{key}` describes a success, but the status is {status}; give the error as `body`"));
+        match (&self.error, described) {
+            (Some(ScriptedError { in_stream: true, .. }), _) if !success.contains(&status) => {
+                return Err(format!("`error` is inside a stream, but the status is {status}; leave one of them out"));
+            }
+            (Some(ScriptedError { in_stream: true, .. }), _) if self.finish.is_some() => {
+                return Err("`error` comes in place of the end, so there is no `finish`; give one of them".to_owned());
+            }
+            (Some(ScriptedError { in_stream: false, .. }), Some(key)) if key != "error" => {
+                return Err(format!(
+                    "`{key}` describes an answer, but `error` refuses the request; for an error inside an answer set its `in_stream`"
+                ));
+            }
+            (Some(ScriptedError { in_stream: false, .. }), _) if self.status.is_some() && success.contains(&status) => {
+                return Err(format!("`error` refuses the request, but the status is {status}"));
+            }
+            (None, Some(key)) if !success.contains(&status) => {
+                return Err(format!(
+                    "`{key}` describes a success, but the status is {status}; give an `error` or a `body`"
+                ));
+            }
+            _ => {}
         }
         if self.chunk_chars == Some(0) {
             return Err("`chunk_chars` is 0; the least is 1".to_owned());
@@ -326,8 +416,8 @@ impl Entry {
         self.chunks.iter().flatten().try_for_each(|chunk| chunk.bytes().map(drop))
     }
 
-    /// Its body in the form it has. An answer without any form is a described one without content, and a plain error
-    /// object where the status is one of failure.
+    /// Its body in the form it has. An answer without any form is a described one without content, and a refusal where
+    /// the status is one of failure.
     #[must_use]
     pub fn body(&self) -> Body {
         if self.no_head {
@@ -340,22 +430,40 @@ impl Entry {
             let piece = |chunk: &RawChunk| (chunk.delay_ms, chunk.bytes().unwrap_or_default());
             return Body::Raw(chunks.iter().map(piece).collect());
         }
-        if self.status() >= 300 {
-            let message = format!("scripted status {}", self.status());
-            return Body::Raw(vec![(0, super::server::error_body(&message).into_bytes())]);
+        if let Some(error) = self.error.as_ref().filter(|error| !error.in_stream) {
+            return Body::Refused(error.clone());
+        }
+        if let Some(status) = self.status.filter(|status| *status >= 300) {
+            let message = Some(format!("scripted status {status}"));
+            return Body::Refused(ScriptedError { kind: ErrorKind::of_status(status), message, in_stream: false });
         }
         let tool_calls = self.tool_calls.clone().unwrap_or_default();
         let finish = if tool_calls.is_empty() { Finish::Stop } else { Finish::ToolCalls };
         Body::Described(Described {
             text: self.text.clone().unwrap_or_default(),
             reasoning: self.reasoning.clone().unwrap_or_default(),
+            reasoning_hidden: self.reasoning_hidden,
             reasoning_field: self.reasoning_field.clone().unwrap_or_else(|| "reasoning_content".to_owned()),
+            signature: self.signature.clone(),
             tool_calls,
             finish: self.finish.unwrap_or(finish),
+            error: self.error.clone(),
             usage: self.usage,
             chunk_chars: self.chunk_chars.unwrap_or(16),
             delay_ms: self.delay_ms.unwrap_or(0),
         })
+    }
+}
+
+impl Described {
+    /// True when there is reasoning, shown or hidden.
+    pub(super) const fn thinks(&self) -> bool {
+        self.reasoning_hidden || !self.reasoning.is_empty()
+    }
+
+    /// The reasoning that is shown; empty for none.
+    pub(super) fn shown_reasoning(&self) -> &str {
+        if self.reasoning_hidden { "" } else { &self.reasoning }
     }
 }
 

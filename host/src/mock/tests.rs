@@ -219,6 +219,11 @@ async fn status_and_headers_are_the_scripts_own() {
         body = "<html>"
         [[response]]
         status = 529
+        [[response]]
+        status = 418
+        error = { kind = "quota", message = "no money" }
+        [[response]]
+        error = { kind = "context_window" }
         "#,
     )
     .await;
@@ -228,6 +233,11 @@ async fn status_and_headers_are_the_scripts_own() {
     assert_eq!(answer.to_ascii_lowercase().matches("content-type").count(), 1);
     let answer = ask(&provider, &last_post("")).await;
     assert!(answer.starts_with("HTTP/1.1 529 ") && answer.contains("scripted status 529"), "{answer}");
+    let answer = ask(&provider, &post("/v1/messages", "{}", "connection: close\r\n")).await;
+    assert!(answer.starts_with("HTTP/1.1 418 ") && answer.contains("content-type: application/json"), "{answer}");
+    assert!(answer.contains(r#""type":"billing_error""#) && answer.contains("no money"), "{answer}");
+    let answer = ask(&provider, &post("/no/wire", "no json", "connection: close\r\n")).await;
+    assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains("context_length_exceeded"), "{answer}");
 }
 
 #[tokio::test]
@@ -367,6 +377,12 @@ fn a_script_that_contradicts_itself_is_refused_with_its_place() {
         ("[[response]]\nbody = \"a\"\ntext = \"b\"", "`text` describes an answer"),
         ("[[response]]\nstatus = 500\ntext = \"b\"", "the status is 500"),
         ("[[response]]\nstatus = 99", "not from 200 to 599"),
+        ("[[response]]\nerror = { kind = \"odd\" }", "unknown variant `odd`"),
+        ("[[response]]\nerror = { kind = \"server\" }\nbody = \"a\"", "`error` describes an answer"),
+        ("[[response]]\nerror = { kind = \"server\" }\ntext = \"a\"", "set its `in_stream`"),
+        ("[[response]]\nerror = { kind = \"server\" }\nstatus = 200", "the status is 200"),
+        ("[[response]]\nerror = { kind = \"server\", in_stream = true }\nstatus = 500", "the status is 500"),
+        ("[[response]]\nerror = { kind = \"server\", in_stream = true }\nfinish = \"stop\"", "there is no `finish`"),
         ("[[response]]\nchunks = [{ delay_ms = 1 }]", "either `text` or `hex`"),
         ("[[response]]\nchunks = [{ hex = \"abc\" }]", "pairs of hex digits"),
         ("[[response]]\nheaders = { \"a b\" = \"c\" }", "header \"a b\" cannot be sent"),
