@@ -10,21 +10,27 @@ import json
 import sys
 from collections import Counter
 
-spec = importlib.util.spec_from_file_location("rules", sys.argv[1])
-rules = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(rules)
 
 
-def judge(line, body):
+def load(path):
+    """The module with the providers' rules."""
+    spec = importlib.util.spec_from_file_location("rules", path)
+    rules = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(rules)
+    return rules
+
+
+def judge(rules, line, body):
+    """What a provider would refuse: violations of the rules of `line`'s wire, model and options."""
     wire, options = line["wire"], dict(line["rules"])
     if wire == "mistral-conversations":
-        return mistral(body, options)
+        return mistral(rules, body, options)
     if wire == "google-generative-ai":
         options["model"] = line["model"]
     return rules.VALIDATORS[wire](body, **options)
 
 
-def mistral(body, options):
+def mistral(rules, body, options):
     """Completions with nine-letter ids, thinking parts, image URLs as plain strings, and images in tool results."""
     body = copy.deepcopy(body)
     for message in body.get("messages") or []:
@@ -121,13 +127,14 @@ def spoil(wire, body):
 
 
 def main():
+    rules = load(sys.argv[1])
     passed = failed = spoiled = 0
     bodies, conversations, kinds = Counter(), set(), Counter()
     for text in sys.stdin:
         line = json.loads(text)
         bodies[line["wire"]] += 1
         conversations.add(line["conversation"])
-        violations = judge(line, line["body"])
+        violations = judge(rules, line, line["body"])
         if violations:
             failed += 1
             if failed <= 20:
@@ -136,7 +143,7 @@ def main():
             for name, made in spoil(line["wire"], line["body"]):
                 spoiled += 1
                 kinds[name] += 1
-                if judge(line, made):
+                if judge(rules, line, made):
                     continue
                 failed += 1
                 print(f"FAIL a body made bad by {name} is accepted: {line['wire']} {line['model']}")
