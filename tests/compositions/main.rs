@@ -12,4 +12,5 @@ mod replaying;
 mod scenarios;
 mod strangers;
 mod tools;
+mod trust;
 mod usage;

@@ -18,7 +18,8 @@ pub enum ManifestCommand {
     Check,
     /// Print the JSON Schema of the manifest, for editors
     Schema,
-    /// Trust the manifest in the current folder, until it changes, to load libraries by path and read files elsewhere
+    /// Trust the manifest in the current folder until it changes, and print what that allows it: libraries, places,
+    /// credentials, tools
     Trust,
 }
 
@@ -100,13 +101,13 @@ fn schema() -> Result<ExitCode, CommandError> {
 fn trust(context: &Context) -> Result<ExitCode, CommandError> {
     match context.lookup.trust().map_err(|e| CommandError::usage(e.into_report()))? {
         Trust::NotNeeded => print("no manifest of the current folder is in use, so none needs trust\n")?,
-        Trust::Marked { manifest, libraries, files } => {
+        Trust::Marked { manifest, allows } => {
             let mut text = format!("{} is trusted until it changes", manifest.display());
-            for library in libraries {
-                text.push_str(&format!("\n  it loads {library}"));
+            if allows.is_empty() {
+                text.push_str("\n  it does nothing that needs trust");
             }
-            for file in files {
-                text.push_str(&format!("\n  it reads {file}"));
+            for what in allows {
+                text.push_str(&format!("\n  it {what}"));
             }
             print(&(text + "\n"))?;
         }

@@ -44,7 +44,7 @@ pub enum Code {
     UnsetVariable,
     /// A credential that is no reference; its text is never shown.
     CredentialForm,
-    /// Found in the current folder, loads a library by path or reads a file outside that folder, and was never trusted.
+    /// Found in the current folder, never trusted, and does what `dsh` would not do without it.
     Untrusted,
     /// The adapter refused its configuration.
     ConfigRefused,
