@@ -255,7 +255,8 @@ mod tests {
 
     fn server(api: &str, base_url: &str) -> Server {
         let provider = json!({ "api": api, "base_url": base_url, "credential": "KEY" });
-        Server::new(&serde_json::from_value(provider).unwrap(), &Endpoint::parse(base_url).unwrap())
+        let entry: crate::config::ProviderEntry = serde_json::from_value(provider).unwrap();
+        Server::new(&entry.complete("x").unwrap(), &Endpoint::parse(base_url).unwrap())
     }
 
     fn answered(api: &str, status: u16, body: &str) -> Result<ModelsPage, Failure> {
