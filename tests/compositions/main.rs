@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "what fails here fails a test")]
 
+mod checking;
 mod continuation;
 mod discovery;
 mod hostile;

@@ -82,7 +82,7 @@ impl Context {
 }
 
 /// The routes as the manifest judges them.
-fn served(registry: &Registry) -> impl Iterator<Item = Served<'_>> {
+pub(super) fn served(registry: &Registry) -> impl Iterator<Item = Served<'_>> {
     registry.routes.iter().map(|(name, route)| Served {
         adapter: &route.adapter,
         route: name,

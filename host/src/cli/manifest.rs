@@ -1,9 +1,10 @@
 //! `dsh manifest`
 
+mod check;
+
 use std::process::ExitCode;
 
 use clap::Subcommand;
-use dsh_plugin_api::vocab::Failure;
 
 use super::output::{print, print_json};
 use super::{CommandError, Context};
@@ -14,7 +15,7 @@ use crate::manifest::{Manifest, Origin, Trust, json_schema};
 /// `dsh manifest …`
 #[derive(Debug, Subcommand)]
 pub enum ManifestCommand {
-    /// Validate the manifest and load what it names
+    /// Validate the manifest and load what it names; tells every problem at once
     Check,
     /// Print the JSON Schema of the manifest, for editors
     Schema,
@@ -25,33 +26,10 @@ pub enum ManifestCommand {
 
 pub(super) fn run(context: &Context, command: ManifestCommand) -> Result<ExitCode, CommandError> {
     match command {
-        ManifestCommand::Check => check(context),
+        ManifestCommand::Check => check::run(context),
         ManifestCommand::Schema => schema(),
         ManifestCommand::Trust => trust(context),
     }
-}
-
-/// Strict: also an adapter that is not required must load, and each agent's model must have a route.
-fn check(context: &Context) -> Result<ExitCode, CommandError> {
-    let manifest = context.manifest()?;
-    let registry = context.registry(&manifest)?;
-    print(&summary(&manifest, &registry))?;
-    let failed: Vec<&str> =
-        registry.adapters.iter().filter(|adapter| adapter.error.is_some()).map(|adapter| adapter.id.as_str()).collect();
-    if !failed.is_empty() {
-        return Err(CommandError::usage_text(
-            format!("adapters that cannot be used: {}", failed.join(", ")),
-            "the reasons stand above; the host runs without them, a check does not pass",
-        ));
-    }
-    for (name, agent) in &manifest.agents {
-        if let Some(model) = &agent.model
-            && let Err(Failure { message, .. }) = registry.resolve(model).map(|_| ())
-        {
-            return Err(CommandError::usage(manifest.model_error(name, &message).into_report()));
-        }
-    }
-    Ok(ExitCode::SUCCESS)
 }
 
 fn summary(manifest: &Manifest, registry: &Registry) -> String {

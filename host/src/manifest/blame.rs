@@ -38,12 +38,20 @@ impl Manifest {
     /// A required adapter cannot be used: points at its `library` and tells the whole chain of reasons.
     #[must_use]
     pub fn adapter_error(&self, adapter_id: &str, error: &dyn std::error::Error) -> ManifestError {
-        let place = self.document.root.adapter(adapter_id).map_or(Place::start_of(0), |(adapter, header)| {
-            adapter.get("library").map_or(header, |library| library.place)
-        });
+        let place = self.library_place(adapter_id);
         let message = format!("the required adapter `{adapter_id}` cannot be used: {}", chain(error));
         let finding = Finding::new(Code::AdapterFailed, place, message, "required, and cannot be used")
             .help("with `required = false` the host starts without it");
+        self.error(finding)
+    }
+
+    /// An adapter that is not required cannot be used: points at its `library`. `reason` is the whole chain of reasons.
+    #[must_use]
+    pub fn adapter_unusable(&self, adapter_id: &str, reason: &str) -> ManifestError {
+        let message = format!("the adapter `{adapter_id}` cannot be used: {reason}");
+        let place = self.library_place(adapter_id);
+        let finding = Finding::new(Code::AdapterFailed, place, message, "cannot be used")
+            .help("the host runs without it; a check does not pass");
         self.error(finding)
     }
 
@@ -52,6 +60,21 @@ impl Manifest {
     /// `agent` is `default` for `[agent]`.
     #[must_use]
     pub fn model_error(&self, agent: &str, reason: &str) -> ManifestError {
+        self.error(Finding::new(Code::UnknownModel, self.model_place(agent), reason, "served by no route"))
+    }
+
+    /// The model of an agent is none that its route lists: a warning at its `model`, since any id is passed on.
+    ///
+    /// `agent` is `default` for `[agent]`; `listed` are the ids of the route, at least one.
+    #[must_use]
+    pub fn unlisted_model(&self, agent: &str, route: &str, model: &str, listed: &[&str]) -> ManifestError {
+        let message = format!("the route `{route}` does not list the model `{model}`, which is passed on as it is");
+        let help = words::suggest(model, listed, "listed");
+        let help = format!("{help}; `dsh models {route} --discover` asks the server, if it can be asked");
+        self.error(Finding::new(Code::UnlistedModel, self.model_place(agent), message, "not listed").help(help))
+    }
+
+    fn model_place(&self, agent: &str) -> Place {
         let root = &self.document.root;
         let table = if agent == "default" {
             root.get("agent")
@@ -59,8 +82,14 @@ impl Manifest {
             root.get("agents").and_then(|agents| agents.value.as_table()).and_then(|agents| agents.get(agent))
         };
         let model = table.and_then(|node| node.value.as_table()).and_then(|table| table.get("model"));
-        let place = model.map_or(Place::start_of(0), |node| node.place);
-        self.error(Finding::new(Code::UnknownModel, place, reason, "served by no route"))
+        model.map_or(Place::start_of(0), |node| node.place)
+    }
+
+    /// The `library` of an adapter, else the adapter.
+    fn library_place(&self, adapter_id: &str) -> Place {
+        self.document.root.adapter(adapter_id).map_or(Place::start_of(0), |(adapter, header)| {
+            adapter.get("library").map_or(header, |library| library.place)
+        })
     }
 
     fn error(&self, finding: Finding) -> ManifestError {
