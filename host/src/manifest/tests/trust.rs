@@ -80,7 +80,7 @@ fn whatever_goes_beyond_that_is_refused_with_its_place() {
         let lookup = found(&world, route, more);
         let error = world.load(&lookup).unwrap_err();
         assert!(error.to_string().starts_with(&format!("loader.toml:{place}: ")), "{route}: {error}");
-        assert_eq!(asked(Err(error)), [expected.clone()], "{route}");
+        assert_eq!(asked(Err(error)), [expected.as_str()], "{route}");
 
         // Trust says the same, and is enough.
         let Trust::Marked { allows, .. } = world.within(|around| lookup.trust_in(around)).unwrap() else { panic!() };
