@@ -59,12 +59,12 @@ impl de::Error for Refused {
     }
 
     fn unknown_variant(word: &str, expected: &'static [&'static str]) -> Self {
-        let message = format!("`{word}` is not possible here");
+        let message = format!("`{word}` is not possible here; possible: {}", listed(expected));
         Self { message, problem: ConfigProblem::UnknownWord { word: word.to_owned(), expected: owned(expected) } }
     }
 
     fn unknown_field(key: &str, expected: &'static [&'static str]) -> Self {
-        let message = format!("the key `{key}` is not known here");
+        let message = format!("the key `{key}` is not known here; keys there: {}", listed(expected));
         Self { message, problem: ConfigProblem::UnknownKey { key: key.to_owned(), expected: owned(expected) } }
     }
 
@@ -76,6 +76,11 @@ impl de::Error for Refused {
 
 fn owned(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+/// Words in backquotes, for hosts that show the message alone.
+fn listed(words: &[&str]) -> String {
+    words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
 }
 
 /// What a type of Rust is called in a manifest; what a visitor says in its own words stays.
