@@ -7,6 +7,7 @@
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
+use crate::abi::calls::ConfigProblem;
 use crate::json::Raw;
 use crate::vocab::{
     AssistantMessage, EnvelopeId, Exchange, Failure, FailureCode, HttpHeader, HttpRequest, InvalidReplay, Message,
@@ -214,13 +215,26 @@ pub struct ConfigError {
     pub path: String,
     /// What is wrong and what would be right.
     pub message: String,
+    /// The same as data, for what a host tells in its own words.
+    pub problem: ConfigProblem,
 }
 
 impl ConfigError {
     /// An error at a path.
     #[must_use]
     pub fn new(path: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { path: path.into(), message: message.into() }
+        Self { path: path.into(), message: message.into(), problem: ConfigProblem::Other }
+    }
+
+    /// A key that must stand below a path and does not; `remedy` says what would be right.
+    #[must_use]
+    pub fn missing(path: impl Into<String>, key: &str, remedy: impl Into<String>) -> Self {
+        let remedy = remedy.into();
+        Self {
+            path: path.into(),
+            message: format!("`{key}` is missing; {remedy}"),
+            problem: ConfigProblem::Missing { key: key.to_owned(), remedy: Some(remedy) },
+        }
     }
 }
 

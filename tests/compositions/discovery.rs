@@ -108,6 +108,22 @@ fn every_page_is_read_in_the_words_of_the_wire() {
 }
 
 #[test]
+fn each_adapter_says_how_a_model_is_written() {
+    let body = r#"{"data":[{"id":"deepseek-x","context_length":65536,"supports_image_in":true}]}"#;
+    let server = Provider::start(&[json!({ "match": { "path_contains": "/own/models" }, "body": body })]);
+    let composition = Composition::new(&format!(
+        "version = 1\n[[adapter]]\nid = \"deepseek\"\nlibrary = \"dsh-llm-deepseek\"\n\
+         [adapter.config.providers.own]\nbase_url = \"{}/own\"\n",
+        server.url()
+    ));
+    let outcome = composition.dsh(&["models", "own", "--discover"]);
+    assert_eq!(outcome.code, Some(0), "{outcome}");
+    for part in ["-m own/deepseek-x\n", "{ id = \"deepseek-x\", context_window = 65536, images = true }"] {
+        assert!(outcome.stdout.contains(part), "no {part}: {outcome}");
+    }
+}
+
+#[test]
 fn a_server_that_gives_no_list_is_told_with_what_it_said() {
     let server = server();
     let composition = composition(&server);
@@ -117,7 +133,15 @@ fn a_server_that_gives_no_list_is_told_with_what_it_said() {
         ("moved", &["redirects to https://elsewhere.test/v1/models", "base_url"]),
         ("silent", &["TIMEOUT", "no answer within 1 s"]),
         ("endless", &["TIMEOUT", "no whole list of models within 1 s"]),
-        ("keyless", &["UNSUPPORTED", "cannot ask a server for its models"]),
+        (
+            "keyless",
+            &[
+                "UNSUPPORTED",
+                "cannot ask a server for its models",
+                "`dsh models keyless` lists those",
+                "-m keyless/MODEL",
+            ],
+        ),
     ] {
         let outcome = with_keys(composition.command(&["models", route, "--discover"]));
         assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(1), ""), "{route}: {outcome}");

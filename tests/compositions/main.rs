@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "what fails here fails a test")]
 
+mod checking;
 mod continuation;
 mod discovery;
 mod handover;
@@ -14,4 +15,5 @@ mod replaying;
 mod scenarios;
 mod strangers;
 mod tools;
+mod trust;
 mod usage;

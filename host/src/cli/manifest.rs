@@ -1,9 +1,10 @@
 //! `dsh manifest`
 
+mod check;
+
 use std::process::ExitCode;
 
 use clap::Subcommand;
-use dsh_plugin_api::vocab::Failure;
 
 use super::output::{print, print_json};
 use super::{CommandError, Context};
@@ -14,43 +15,21 @@ use crate::manifest::{Manifest, Origin, Trust, json_schema};
 /// `dsh manifest …`
 #[derive(Debug, Subcommand)]
 pub enum ManifestCommand {
-    /// Validate the manifest and load what it names
+    /// Validate the manifest and load what it names; tells every problem at once
     Check,
     /// Print the JSON Schema of the manifest, for editors
     Schema,
-    /// Trust the manifest in the current folder, until it changes, to load libraries by path and read files elsewhere
+    /// Trust the manifest in the current folder until it changes, and print what that allows it: libraries, places,
+    /// credentials, tools
     Trust,
 }
 
 pub(super) fn run(context: &Context, command: ManifestCommand) -> Result<ExitCode, CommandError> {
     match command {
-        ManifestCommand::Check => check(context),
+        ManifestCommand::Check => check::run(context),
         ManifestCommand::Schema => schema(),
         ManifestCommand::Trust => trust(context),
     }
-}
-
-/// Strict: also an adapter that is not required must load, and each agent's model must have a route.
-fn check(context: &Context) -> Result<ExitCode, CommandError> {
-    let manifest = context.manifest()?;
-    let registry = context.registry(&manifest)?;
-    print(&summary(&manifest, &registry))?;
-    let failed: Vec<&str> =
-        registry.adapters.iter().filter(|adapter| adapter.error.is_some()).map(|adapter| adapter.id.as_str()).collect();
-    if !failed.is_empty() {
-        return Err(CommandError::usage_text(
-            format!("adapters that cannot be used: {}", failed.join(", ")),
-            "the reasons stand above; the host runs without them, a check does not pass",
-        ));
-    }
-    for (name, agent) in &manifest.agents {
-        if let Some(model) = &agent.model
-            && let Err(Failure { message, .. }) = registry.resolve(model).map(|_| ())
-        {
-            return Err(CommandError::usage(manifest.model_error(name, &message).into_report()));
-        }
-    }
-    Ok(ExitCode::SUCCESS)
 }
 
 fn summary(manifest: &Manifest, registry: &Registry) -> String {
@@ -100,13 +79,13 @@ fn schema() -> Result<ExitCode, CommandError> {
 fn trust(context: &Context) -> Result<ExitCode, CommandError> {
     match context.lookup.trust().map_err(|e| CommandError::usage(e.into_report()))? {
         Trust::NotNeeded => print("no manifest of the current folder is in use, so none needs trust\n")?,
-        Trust::Marked { manifest, libraries, files } => {
+        Trust::Marked { manifest, allows } => {
             let mut text = format!("{} is trusted until it changes", manifest.display());
-            for library in libraries {
-                text.push_str(&format!("\n  it loads {library}"));
+            if allows.is_empty() {
+                text.push_str("\n  it does nothing that needs trust");
             }
-            for file in files {
-                text.push_str(&format!("\n  it reads {file}"));
+            for what in allows {
+                text.push_str(&format!("\n  it {what}"));
             }
             print(&(text + "\n"))?;
         }

@@ -4,8 +4,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
-use dsh_plugin_api::vocab::ModelInfo;
+use dsh_plugin_api::vocab::{FailureCode, ModelInfo};
 use serde::Serialize;
+use serde_json::Value;
 
 use super::output::{plain, print, print_json, table};
 use super::run::describe as one_line;
@@ -88,7 +89,14 @@ fn discover(client: Client, route: &Arc<Route>, json: bool) -> Result<ExitCode, 
     let models = block_on(Threads::One, async move {
         client.models(&asked).await.map_err(|failure| {
             let name = &asked.info.name;
-            CommandError::failed_text(format!("the models of `{name}` cannot be listed: {}", one_line(&failure)))
+            let mut text = format!("the models of `{name}` cannot be listed: {}", one_line(&failure));
+            if failure.code == FailureCode::Unsupported {
+                text.push_str(&format!("; `dsh models {name}` lists those of the manifest"));
+                if asked.info.any_model {
+                    text.push_str(&format!(", and any other id can be given with -m {name}/MODEL"));
+                }
+            }
+            CommandError::failed_text(text)
         })
     })?;
     let rows: Vec<Row<'_>> = models.iter().map(|model| row(route, reference(route), Some(model))).collect();
@@ -102,7 +110,8 @@ fn discover(client: Client, route: &Arc<Route>, json: bool) -> Result<ExitCode, 
     Ok(ExitCode::SUCCESS)
 }
 
-/// How to write a model down: one that the manifest does not list, and of which the server says most.
+/// How to use a model, and how to write it down where its adapter says so: one that the manifest does not list, and of
+/// which the server says most.
 fn hint(route: &Route, models: &[ModelInfo]) -> String {
     let unlisted = models.iter().filter(|model| route.info.models.iter().all(|listed| listed.id != model.id));
     let said = |model: &&ModelInfo| {
@@ -111,26 +120,35 @@ fn hint(route: &Route, models: &[ModelInfo]) -> String {
     // Of several the first.
     let Some(model) = unlisted.rev().max_by_key(said) else { return String::new() };
     let (name, adapter, id) = (&route.info.name, &route.adapter, plain(&model.id));
-    format!(
-        "\nEach can be used as it is: -m {name}/{id}\nTo list one with its limits, add it to the route `{name}` of the \
-         adapter `{adapter}` in the manifest:\n\n\
-         [adapter.config.providers.{}]\nmodels = [\n    {},\n]\n",
-        key(name),
-        entry(model),
-    )
+    let mut text = String::new();
+    if route.info.any_model {
+        text.push_str(&format!("\nEach can be used as it is: -m {name}/{id}\n"));
+    }
+    if let Some(entry) = model.entry() {
+        text.push_str(&format!(
+            "\nTo list one with its limits, add it to the route `{name}` of the adapter `{adapter}` in the manifest:\n\n\
+             [adapter.config.providers.{}]\nmodels = [\n    {},\n]\n",
+            key(name),
+            inline(&Value::Object(entry)),
+        ));
+    }
+    text
 }
 
-/// A model as an inline table of TOML.
-fn entry(model: &ModelInfo) -> String {
-    let mut keys = vec![format!("id = {}", quoted(&model.id))];
-    keys.extend(model.context_window.map(|tokens| format!("context_window = {tokens}")));
-    keys.extend(model.max_tokens.map(|tokens| format!("max_tokens = {tokens}")));
-    keys.extend(model.reasoning.then(|| "reasoning = true".to_owned()));
-    if model.input.iter().any(|input| input != "text") {
-        let input: Vec<String> = model.input.iter().map(|input| quoted(input)).collect();
-        keys.push(format!("input = [{}]", input.join(", ")));
+/// A value of TOML on one line; what TOML does not have is left out.
+fn inline(value: &Value) -> String {
+    match value {
+        Value::Null => "\"\"".to_owned(),
+        Value::Bool(_) | Value::Number(_) => value.to_string(),
+        Value::String(text) => quoted(text),
+        Value::Array(values) => format!("[{}]", values.iter().map(inline).collect::<Vec<_>>().join(", ")),
+        Value::Object(members) => {
+            let members = members.iter().filter(|(_, value)| !value.is_null());
+            let members: Vec<String> =
+                members.map(|(name, value)| format!("{} = {}", key(name), inline(value))).collect();
+            format!("{{ {} }}", members.join(", "))
+        }
     }
-    format!("{{ {} }}", keys.join(", "))
 }
 
 /// A basic string of TOML, on one line and without control characters.
@@ -146,7 +164,7 @@ fn quoted(text: &str) -> String {
 /// A key of TOML, quoted where it must be.
 fn key(name: &str) -> String {
     let is_bare = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
-    if name.chars().all(is_bare) { name.to_owned() } else { quoted(name) }
+    if !name.is_empty() && name.chars().all(is_bare) { name.to_owned() } else { quoted(name) }
 }
 
 fn reference(route: &Route) -> Option<Credential<'_>> {

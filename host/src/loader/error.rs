@@ -120,7 +120,7 @@ pub enum LoadError {
 pub enum CreateError {
     /// The adapter refused its configuration.
     #[error("{}{}", At(&.0.path), .0.message)]
-    Config(ConfigRefusal),
+    Config(Box<ConfigRefusal>),
     /// The adapter panicked; the text is its message and place.
     #[error("the adapter panicked in its constructor: {0}; report this to its author")]
     Panicked(String),

@@ -35,7 +35,7 @@ pub(super) fn create(
             Ok((Arc::new(instance), info))
         }
         Status::Failed => Err(match json::from_slice::<ConfigRefusal>(body) {
-            Ok(refusal) => CreateError::Config(refusal),
+            Ok(refusal) => CreateError::Config(Box::new(refusal)),
             Err(e) => broken(format!("a refusal that is none: {e}")),
         }),
         Status::Panicked => {

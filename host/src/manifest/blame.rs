@@ -1,6 +1,6 @@
 //! Problems that show only when a composition is loaded, put at their place in the manifest.
 
-use dsh_plugin_api::abi::calls::ConfigRefusal;
+use dsh_plugin_api::abi::calls::{ConfigProblem, ConfigRefusal};
 
 use super::place::Place;
 use super::problem::{Code, Finding};
@@ -10,8 +10,7 @@ use super::{Manifest, ManifestError, words};
 impl Manifest {
     /// An adapter refused its configuration: points at the key that the refusal names, in whichever file set it.
     ///
-    /// The texts of serde (`unknown field …`, `missing field …`, `unknown variant …`, `invalid type …`, `invalid value …`)
-    /// are told in the manifest's words, with the nearest right one.
+    /// What the refusal gives as data is told in the manifest's words, with the nearest right one.
     #[must_use]
     pub fn config_error(&self, adapter_id: &str, refusal: &ConfigRefusal) -> ManifestError {
         let finding = match self.document.root.adapter(adapter_id) {
@@ -39,12 +38,20 @@ impl Manifest {
     /// A required adapter cannot be used: points at its `library` and tells the whole chain of reasons.
     #[must_use]
     pub fn adapter_error(&self, adapter_id: &str, error: &dyn std::error::Error) -> ManifestError {
-        let place = self.document.root.adapter(adapter_id).map_or(Place::start_of(0), |(adapter, header)| {
-            adapter.get("library").map_or(header, |library| library.place)
-        });
+        let place = self.library_place(adapter_id);
         let message = format!("the required adapter `{adapter_id}` cannot be used: {}", chain(error));
         let finding = Finding::new(Code::AdapterFailed, place, message, "required, and cannot be used")
             .help("with `required = false` the host starts without it");
+        self.error(finding)
+    }
+
+    /// An adapter that is not required cannot be used: points at its `library`. `reason` is the whole chain of reasons.
+    #[must_use]
+    pub fn adapter_unusable(&self, adapter_id: &str, reason: &str) -> ManifestError {
+        let message = format!("the adapter `{adapter_id}` cannot be used: {reason}");
+        let place = self.library_place(adapter_id);
+        let finding = Finding::new(Code::AdapterFailed, place, message, "cannot be used")
+            .help("the host runs without it; a check does not pass");
         self.error(finding)
     }
 
@@ -53,6 +60,21 @@ impl Manifest {
     /// `agent` is `default` for `[agent]`.
     #[must_use]
     pub fn model_error(&self, agent: &str, reason: &str) -> ManifestError {
+        self.error(Finding::new(Code::UnknownModel, self.model_place(agent), reason, "served by no route"))
+    }
+
+    /// The model of an agent is none that its route lists: a warning at its `model`, since any id is passed on.
+    ///
+    /// `agent` is `default` for `[agent]`; `listed` are the ids of the route, at least one.
+    #[must_use]
+    pub fn unlisted_model(&self, agent: &str, route: &str, model: &str, listed: &[&str]) -> ManifestError {
+        let message = format!("the route `{route}` does not list the model `{model}`, which is passed on as it is");
+        let help = words::suggest(model, listed, "listed");
+        let help = format!("{help}; `dsh models {route} --discover` asks the server, if it can be asked");
+        self.error(Finding::new(Code::UnlistedModel, self.model_place(agent), message, "not listed").help(help))
+    }
+
+    fn model_place(&self, agent: &str) -> Place {
         let root = &self.document.root;
         let table = if agent == "default" {
             root.get("agent")
@@ -60,8 +82,14 @@ impl Manifest {
             root.get("agents").and_then(|agents| agents.value.as_table()).and_then(|agents| agents.get(agent))
         };
         let model = table.and_then(|node| node.value.as_table()).and_then(|table| table.get("model"));
-        let place = model.map_or(Place::start_of(0), |node| node.place);
-        self.error(Finding::new(Code::UnknownModel, place, reason, "served by no route"))
+        model.map_or(Place::start_of(0), |node| node.place)
+    }
+
+    /// The `library` of an adapter, else the adapter.
+    fn library_place(&self, adapter_id: &str) -> Place {
+        self.document.root.adapter(adapter_id).map_or(Place::start_of(0), |(adapter, header)| {
+            adapter.get("library").map_or(header, |library| library.place)
+        })
     }
 
     fn error(&self, finding: Finding) -> ManifestError {
@@ -93,145 +121,86 @@ fn chain(error: &dyn std::error::Error) -> String {
 }
 
 fn refused(adapter: &Table, header: Place, id: &str, refusal: &ConfigRefusal) -> Finding {
-    let code = Code::ConfigRefused;
-    let message = without_json_place(&refusal.message);
+    let ConfigRefusal { path, message, problem } = refusal;
     let nothing = Node { value: Value::Table(Table::default()), place: header };
     let config = adapter.get("config").unwrap_or(&nothing);
-    let found = locate(config, &refusal.path);
+    let found = locate(config, path);
     let below = |path: &str| {
         if path.is_empty() { "in [adapter.config]".to_owned() } else { format!("in [adapter.config.{path}]") }
     };
-    let (kind, name) = serde_words(message);
-    let candidates = expected(message);
-    if let (Kind::WrongType | Kind::BadValue, Some((was, wanted))) = (kind, mismatch(message)) {
-        let (node, path) = mistyped(&found, &refusal.path, was);
-        let (wanted, is) = (in_words(wanted), node.value.type_name());
-        let path = if path.is_empty() { "config".to_owned() } else { path };
-        let (code, message) = if kind == Kind::WrongType {
-            (Code::WrongType, format!("`{path}` of adapter `{id}` must be {wanted}, not {is}"))
-        } else {
-            (
-                Code::BadValue,
-                format!("`{path}` of adapter `{id}` cannot be {}", was.split_once(' ').map_or(was, |(_, value)| value)),
-            )
-        };
-        return Finding::new(code, node.place, message, is).help(format!("write {wanted}"));
-    }
-    match (kind, name) {
-        (Kind::UnknownField, Some(name)) => {
-            // The path may or may not end with the key itself.
-            let (table, table_path) = match found.parent {
-                Some(parent) if found.key.is_some_and(|key| key == name) || !found.whole => {
-                    let ends = refusal.path.strip_suffix(name).map(|path| path.trim_end_matches('.'));
-                    (if found.whole { parent } else { found.node }, ends.unwrap_or(&refusal.path))
-                }
-                _ => (found.node, refusal.path.as_str()),
-            };
-            let entry = table.value.as_table().and_then(|table| table.entry(name));
-            let place = entry.map_or(found.node.place, |entry| entry.key_place);
-            let at = below(table_path);
-            Finding::new(Code::UnknownKey, place, format!("unknown key `{name}` {at}"), "adapter does not know it")
-                .help(words::suggest(name, &candidates, "keys there"))
-        }
-        (Kind::MissingField, Some(name)) => Finding::new(
-            Code::MissingKey,
-            found.node.place,
-            format!("`{name}` is missing {}", below(&refusal.path)),
-            "here",
-        )
-        .help(remedy(message).map_or_else(|| format!("adapter `{id}` needs a `{name}` here"), str::to_owned)),
-        // A word in the place of a key: the path ends before it.
-        (Kind::UnknownVariant, Some(name)) if keyed(&found, name).is_some() => {
-            let place = keyed(&found, name).map_or(found.node.place, |entry| entry.key_place);
-            let at = below(refusal.path.strip_suffix(".?").unwrap_or(&refusal.path));
-            Finding::new(Code::UnknownKey, place, format!("unknown key `{name}` {at}"), "adapter does not know it")
-                .help(words::suggest(name, &candidates, "keys there"))
-        }
-        (Kind::UnknownVariant, Some(name)) => {
-            let message = format!("`{name}` is not possible for `{}`", refusal.path);
-            Finding::new(Code::UnknownVariant, found.node.place, message, "not one of the possible words")
-                .help(words::suggest(name, &candidates, "possible"))
-        }
-        _ => {
-            let at = if refusal.path.is_empty() { String::new() } else { format!(" at `{}`", refusal.path) };
-            let place = found.key_place.filter(|_| !found.whole).unwrap_or(found.node.place);
-            Finding::new(code, place, format!("adapter `{id}` refuses its configuration{at}: {message}"), "refused")
-        }
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    UnknownField,
-    MissingField,
-    UnknownVariant,
-    WrongType,
-    BadValue,
-    Other,
-}
-
-/// What serde says, and the word that it says it of.
-fn serde_words(message: &str) -> (Kind, Option<&str>) {
-    let kinds = [
-        ("unknown field `", Kind::UnknownField),
-        ("missing field `", Kind::MissingField),
-        ("unknown variant `", Kind::UnknownVariant),
-    ];
-    for (start, kind) in kinds {
-        if let Some(rest) = message.strip_prefix(start) {
-            return (kind, rest.split_once('`').map(|(name, _)| name));
-        }
-    }
-    let kinds = [("invalid type: ", Kind::WrongType), ("invalid value: ", Kind::BadValue)];
-    let kind = kinds.into_iter().find(|(start, _)| message.starts_with(start));
-    (kind.map_or(Kind::Other, |(_, kind)| kind), None)
-}
-
-/// The text without ` at line 1 column 31`: adapters get their configuration as JSON, whose places nobody has seen.
-fn without_json_place(message: &str) -> &str {
-    let place = message.rfind(" at line ").map(|at| message.split_at(at));
-    let is_place = |place: &str| {
-        let place = place.strip_prefix(" at line ").and_then(|rest| rest.split_once(" column "));
-        place.is_some_and(|(line, column)| [line, column].iter().all(|part| part.parse::<u32>().is_ok()))
+    let unknown_key = |place: Place, key: &str, at: &str, expected: &[String]| {
+        let expected: Vec<&str> = expected.iter().map(String::as_str).collect();
+        let message = format!("unknown key `{key}` {}", below(at));
+        Finding::new(Code::UnknownKey, place, message, "adapter does not know it").help(words::suggest(
+            key,
+            &expected,
+            "keys there",
+        ))
     };
-    place.filter(|(_, place)| is_place(place)).map_or(message, |(text, _)| text)
-}
-
-/// What was found and what is expected, as serde says it: ``integer `5` `` and `a string`.
-fn mismatch(message: &str) -> Option<(&str, &str)> {
-    let (_, rest) = message.split_once(": ")?;
-    rest.rsplit_once(", expected ")
-}
-
-/// What serde expects, in the words of TOML.
-fn in_words(expected: &str) -> &str {
-    match expected {
-        "u8" | "u16" | "u32" | "u64" | "usize" => "an integer of 0 or more",
-        "i8" | "i16" | "i32" | "i64" | "isize" => "an integer",
-        "f32" | "f64" => "a number",
-        "a boolean" => "`true` or `false`",
-        "a sequence" => "an array",
-        "string or map" => "a string",
-        "a map" => "a table",
-        other if other.starts_with("struct ") => "a table",
-        other => other,
+    match problem {
+        ConfigProblem::WrongType { found: was, expected } => {
+            let (node, path) = mistyped(&found, path, was);
+            let (path, is) = (if path.is_empty() { "config" } else { &path }, node.value.type_name());
+            let message = format!("`{path}` of adapter `{id}` must be {expected}, not {is}");
+            Finding::new(Code::WrongType, node.place, message, is).help(format!("write {expected}"))
+        }
+        ConfigProblem::BadValue { found: was, expected } => {
+            let message = format!("`{path}` of adapter `{id}` cannot be `{was}`");
+            Finding::new(Code::BadValue, found.node.place, message, found.node.value.type_name())
+                .help(format!("write {expected}"))
+        }
+        ConfigProblem::UnknownKey { key, expected } => {
+            // The path may or may not end with the key itself.
+            let (table, at) = match found.parent {
+                Some(parent) if found.key.is_some_and(|last| last == key) || !found.whole => {
+                    let ends = path.strip_suffix(key.as_str()).map(|path| path.trim_end_matches('.'));
+                    (if found.whole { parent } else { found.node }, ends.unwrap_or(path))
+                }
+                _ => (found.node, path.as_str()),
+            };
+            let entry = table.value.as_table().and_then(|table| table.entry(key));
+            unknown_key(entry.map_or(found.node.place, |entry| entry.key_place), key, at, expected)
+        }
+        ConfigProblem::Missing { key, remedy } => {
+            let message = format!("`{key}` is missing {}", below(path));
+            let remedy = remedy.clone().unwrap_or_else(|| format!("adapter `{id}` needs a `{key}` here"));
+            Finding::new(Code::MissingKey, found.node.place, message, "here").help(remedy)
+        }
+        ConfigProblem::UnknownWord { word, expected } => match keyed(&found, word) {
+            // A word in the place of a key: the path ends before it.
+            Some(entry) => unknown_key(entry.key_place, word, path.strip_suffix(".?").unwrap_or(path), expected),
+            None => {
+                let expected: Vec<&str> = expected.iter().map(String::as_str).collect();
+                let message = format!("`{word}` is not possible for `{path}`");
+                Finding::new(Code::UnknownVariant, found.node.place, message, "not one of the possible words")
+                    .help(words::suggest(word, &expected, "possible"))
+            }
+        },
+        ConfigProblem::Other => {
+            let at = if path.is_empty() { String::new() } else { format!(" at `{path}`") };
+            let place = found.key_place.filter(|_| !found.whole).unwrap_or(found.node.place);
+            let message = format!("adapter `{id}` refuses its configuration{at}: {message}");
+            Finding::new(Code::ConfigRefused, place, message, "refused")
+        }
     }
 }
 
-/// The value that is meant, and its path. Below a key that is no plain text the path of serde ends with `?`: then it is
-/// the first value there of the type that was found.
+/// The value that is meant, and its path. Below a key that is no plain text the path ends with `?`: then it is the first
+/// value there of the type that was found.
 fn mistyped<'a>(found: &Found<'a>, path: &str, was: &str) -> (&'a Node, String) {
-    let kinds = [
-        ("integer", "an integer"),
-        ("floating", "a float"),
-        ("boolean", "a boolean"),
-        ("string", "a string"),
-        ("sequence", "an array"),
-        ("map", "a table"),
-    ];
-    let kind = kinds.into_iter().find(|(start, _)| was.starts_with(start)).map(|(_, name)| name);
+    let is_meant = |node: &Node| {
+        matches!(
+            (&node.value, was),
+            (Value::Integer(_), "integer")
+                | (Value::Float(_), "float")
+                | (Value::Boolean(_), "boolean")
+                | (Value::String(_) | Value::Datetime(_), "string")
+                | (Value::Array(_), "array")
+                | (Value::Table(_), "table")
+        )
+    };
     let table = found.node.value.as_table().filter(|_| !found.whole);
-    let entry = table.and_then(|table| table.entries.iter().find(|entry| Some(entry.node.value.type_name()) == kind));
+    let entry = table.and_then(|table| table.entries.iter().find(|entry| is_meant(&entry.node)));
     match (entry, path.strip_suffix('?')) {
         (Some(entry), Some(above)) => (&entry.node, format!("{above}{}", entry.key)),
         _ => (found.node, path.to_owned()),
@@ -241,17 +210,6 @@ fn mistyped<'a>(found: &Found<'a>, path: &str, was: &str) -> (&'a Node, String) 
 /// The entry of that key, where a path leads to its table and no further.
 fn keyed<'a>(found: &Found<'a>, name: &str) -> Option<&'a Entry> {
     found.node.value.as_table().filter(|_| !found.whole)?.entry(name)
-}
-
-/// What an adapter says behind serde's words: `missing field `x`; …`.
-fn remedy(message: &str) -> Option<&str> {
-    message.split_once("`; ").map(|(_, remedy)| remedy)
-}
-
-/// The words in backquotes behind `expected`.
-fn expected(message: &str) -> Vec<&str> {
-    let Some((_, expected)) = message.split_once("`, expected ") else { return Vec::new() };
-    expected.split('`').skip(1).step_by(2).collect()
 }
 
 /// How far a dotted path leads.

@@ -24,10 +24,11 @@ pub(super) fn find(lookup: &Lookup, around: &Surroundings) -> Origin {
     // Anything but "there is none" counts as found: a file that cannot be looked at is reported, not passed over.
     let there = |path: &Path| !matches!(path.try_exists(), Ok(false));
     let here = around.cwd.join(FILE_NAME);
-    if there(&here) {
+    let home = lookup.home.join(FILE_NAME);
+    // Who stands in the home folder has not stumbled over its manifest.
+    if here != home && there(&here) {
         return Origin::CurrentFolder(here);
     }
-    let home = lookup.home.join(FILE_NAME);
     if there(&home) {
         return Origin::Home(home);
     }

@@ -42,7 +42,7 @@ use std::sync::Arc;
 use crate::loader::LibrarySpec;
 use document::Document;
 use paths::Surroundings;
-use place::{Place, Source};
+use place::Source;
 use problem::Finding;
 
 pub use problem::{Code, ManifestError, Problem};
@@ -80,6 +80,21 @@ pub struct Manifest {
     pub transport: Transport,
     /// The files and places that it was read from.
     document: Arc<Document>,
+    /// False for one that was merely found in the current folder and never trusted.
+    trusted: bool,
+}
+
+/// Where a route of an adapter that was made goes, for [`Manifest::check_places`].
+#[derive(Debug, Clone, Copy)]
+pub struct Served<'a> {
+    /// `id` of the `[[adapter]]`.
+    pub adapter: &'a str,
+    /// Name of the route.
+    pub route: &'a str,
+    /// The only origin that its requests may go to; `None` for a route that asks no server.
+    pub origin: Option<&'a str>,
+    /// The only credential that its requests may carry.
+    pub credential: Option<&'a str>,
 }
 
 /// `[sessions]`
@@ -203,7 +218,7 @@ impl Lookup {
         let document = Document::read(&origin, self, around)?;
         let trusted = match (&origin, document.sources.first()) {
             (Origin::CurrentFolder(_), Some(source)) => {
-                trust::mark(&self.home, source).is_some_and(|mark| mark.exists())
+                *source.text == *files::BUILT_IN || trust::mark(&self.home, source).is_some_and(|mark| mark.exists())
             }
             _ => true,
         };
@@ -218,8 +233,8 @@ impl Lookup {
         document::sessions_dir(self, &Surroundings::of_process())
     }
 
-    /// Marks the manifest of this lookup as trusted, so that it may load libraries by path and read files outside its
-    /// folder when it is merely found in the current folder.
+    /// Marks the manifest of this lookup as trusted, so that it may do when it is merely found in the current folder
+    /// what it may do when it is named.
     ///
     /// # Errors
     ///
@@ -235,14 +250,11 @@ impl Lookup {
         let document = Document::read(&origin, self, around)?;
         let source = document.sources.first().cloned();
         let parts = Manifest::parts(&document, &self.home, around)?;
-        let own = |named: Vec<(Place, String)>| {
-            named.into_iter().filter(|(place, _)| place.file == 0).map(|(_, written)| written).collect()
-        };
-        let (libraries, files) = (own(parts.library_paths), own(parts.outside_files));
+        let grants = trust::grants(&document.root, &parts, &trust::Known::built_in());
         if let Some(source) = source {
             trust::write(&self.home, &source).map_err(|problem| ManifestError::of(vec![problem]))?;
         }
-        Ok(Trust::Marked { manifest: path, libraries, files })
+        Ok(Trust::Marked { manifest: path, allows: grants.into_iter().map(|grant| grant.does).collect() })
     }
 }
 
@@ -277,13 +289,9 @@ impl Manifest {
         around: &Surroundings,
     ) -> Result<Self, ManifestError> {
         let parts = Self::parts(&document, home, around)?;
-        // Overlays were named on the command line by whoever runs this.
-        let own = |(place, _): &&(Place, String)| place.file == 0 && !trusted;
-        let library = parts.library_paths.iter().find(own).map(|(place, path)| trust::loads(*place, path));
-        let file = parts.outside_files.iter().find(own).map(|(place, path)| trust::reads(*place, path));
-        let asked: Vec<Finding> = library.into_iter().chain(file).collect();
-        if !asked.is_empty() {
-            return Err(ManifestError::new(asked, &document.sources));
+        if !trusted {
+            let asked = trust::grants(&document.root, &parts, &trust::Known::built_in());
+            Self::refuse(asked, &document)?;
         }
         Ok(Self {
             origin,
@@ -292,7 +300,30 @@ impl Manifest {
             agents: parts.agents,
             transport: parts.transport,
             document: Arc::new(document),
+            trusted,
         })
+    }
+
+    /// Refuses a manifest that was merely found and whose routes go to other places than its words let expect, which
+    /// shows only when its adapters are made. Nothing may be sent before.
+    ///
+    /// # Errors
+    ///
+    /// Each such route with its place.
+    pub fn check_places<'a>(&self, served: impl IntoIterator<Item = Served<'a>>) -> Result<(), ManifestError> {
+        if self.trusted {
+            return Ok(());
+        }
+        let known = trust::Known::built_in();
+        let unexpected = |served: Served<'a>| trust::unexpected_place(&self.document.root, &served, &known);
+        Self::refuse(served.into_iter().filter_map(unexpected).collect(), &self.document)
+    }
+
+    fn refuse(asked: Vec<trust::Grant>, document: &Document) -> Result<(), ManifestError> {
+        if asked.is_empty() {
+            return Ok(());
+        }
+        Err(ManifestError::new(asked.into_iter().map(trust::Grant::refused).collect(), &document.sources))
     }
 
     /// The files that it was read from, as the user knows them: the manifest, then the overlays.

@@ -44,7 +44,7 @@ pub enum Code {
     UnsetVariable,
     /// A credential that is no reference; its text is never shown.
     CredentialForm,
-    /// Found in the current folder, loads a library by path or reads a file outside that folder, and was never trusted.
+    /// Found in the current folder, never trusted, and does what `dsh` would not do without it.
     Untrusted,
     /// The adapter refused its configuration.
     ConfigRefused,
@@ -52,6 +52,8 @@ pub enum Code {
     AdapterFailed,
     /// The agent's model is served by no route.
     UnknownModel,
+    /// The agent's model is none that its route lists, and is passed on all the same: a warning.
+    UnlistedModel,
 }
 
 impl Code {
@@ -80,6 +82,7 @@ impl Code {
             Self::ConfigRefused => "manifest::config-refused",
             Self::AdapterFailed => "manifest::adapter-failed",
             Self::UnknownModel => "manifest::unknown-model",
+            Self::UnlistedModel => "manifest::unlisted-model",
         }
     }
 }
@@ -277,6 +280,10 @@ impl Diagnostic for Problem {
         Some(Box::new(self.code.as_str()))
     }
 
+    fn severity(&self) -> Option<miette::Severity> {
+        (self.code == Code::UnlistedModel).then_some(miette::Severity::Warning)
+    }
+
     fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
         self.help.as_ref().map(|help| Box::new(help) as Box<dyn fmt::Display>)
     }
@@ -317,6 +324,15 @@ impl ManifestError {
 
     pub(super) const fn of(problems: Vec<Problem>) -> Self {
         Self { problems, untold: 0 }
+    }
+
+    /// Several of them as one, in order of file and place; `None` for none.
+    #[must_use]
+    pub fn all(errors: Vec<Self>) -> Option<Self> {
+        let untold = errors.iter().map(|error| error.untold).sum();
+        let mut problems: Vec<Problem> = errors.into_iter().flat_map(Self::into_problems).collect();
+        problems.sort_by(|a, b| (&a.file, a.line_column).cmp(&(&b.file, b.line_column)));
+        (!problems.is_empty()).then_some(Self { problems, untold })
     }
 
     pub(super) fn into_problems(self) -> Vec<Problem> {

@@ -1,10 +1,17 @@
 //! Trust in manifests of the current folder.
 //!
-//! Entering a folder must not run code that somebody put there, nor send files of its user elsewhere. A manifest that
-//! was merely found in the current folder and that loads a library by path, or takes the text of a file outside its
-//! folder, is used only after `dsh manifest trust`, once per content and place: the mark is a file in `trusted/` under
-//! the home folder whose name is the SHA-256 of the manifest's absolute path and its text. Changing either asks again.
-//! Overlays are named on the command line, so what they name is not asked about; pin a library with `sha256`.
+//! Entering a folder must not run code that somebody put there, nor send its user's secrets, files and conversations
+//! elsewhere. A manifest that was merely found in the current folder may choose among what `dsh` does anyway: the
+//! places of the built-in composition and of presets, each with the credential that belongs to it, and the tools.
+//! Whatever goes beyond that is a [`Grant`] and needs `dsh manifest trust`, once per content and place: the mark is a
+//! file in `trusted/` under the home folder whose name is the SHA-256 of the manifest's absolute path and its text.
+//! Changing either asks again. A file whose text is that of the built-in manifest asks for nothing.
+//!
+//! Overlays are named on the command line, so what they say is not asked about: a place that an overlay names is its
+//! user's, whatever the manifest says of that route. The mark is for the text of the manifest and not for the files that
+//! it names: pin a library with `sha256`.
+
+mod grants;
 
 use std::path::{Path, PathBuf};
 
@@ -13,6 +20,8 @@ use sha2::{Digest, Sha256};
 use super::place::{Place, Source};
 use super::problem::{Code, Finding, Problem};
 
+pub(super) use grants::{Known, grants, unexpected_place};
+
 /// What `dsh manifest trust` did.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Trust {
@@ -20,13 +29,41 @@ pub enum Trust {
     Marked {
         /// The manifest.
         manifest: PathBuf,
-        /// The libraries that it names by path, as written.
-        libraries: Vec<String>,
-        /// The files outside its folder whose text it takes, as written.
-        files: Vec<String>,
+        /// What it may do that an untrusted one may not, in its order; each continues a sentence that begins with it:
+        /// ``loads `./libx.so`, which runs its code``.
+        allows: Vec<String>,
     },
     /// The manifest of this lookup is not one that anybody asks about: it is the home folder's or built in.
     NotNeeded,
+}
+
+/// Something that a manifest does and that needs trust where it was merely found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Grant {
+    /// The value that does it.
+    pub place: Place,
+    /// What it does: continues a sentence that begins with the manifest.
+    pub does: String,
+    /// What stands under the caret.
+    pub label: &'static str,
+    /// A second value that takes part in it.
+    pub with: Option<(Place, String)>,
+}
+
+impl Grant {
+    pub(super) fn new(place: Place, label: &'static str, does: impl Into<String>) -> Self {
+        Self { place, does: does.into(), label, with: None }
+    }
+
+    /// What is told of it where the manifest was not trusted yet.
+    pub(super) fn refused(self) -> Finding {
+        let Self { place, does, label, with } = self;
+        let message = format!("this manifest was found in the current folder and {does}");
+        let mut finding = Finding::new(Code::Untrusted, place, message, label)
+            .help("read it, then run `dsh manifest trust` once; or name it yourself with --manifest loader.toml");
+        finding.also.extend(with);
+        finding
+    }
 }
 
 /// File whose existence says that a manifest is trusted; `None` for text that is no file.
@@ -49,22 +86,4 @@ pub(super) fn write(home: &Path, source: &Source) -> Result<(), Problem> {
     std::fs::create_dir_all(home.join("trusted"))
         .and_then(|()| std::fs::write(&mark, format!("{path}\n")))
         .map_err(|e| failed(format!("cannot be marked as trusted in {}: {e}", mark.display())))
-}
-
-/// What is told of a library by path in a manifest that was not trusted yet.
-pub(super) fn loads(place: Place, library: &str) -> Finding {
-    let message = format!("this manifest was found in the current folder and loads `{library}`, which runs its code");
-    untrusted(place, message, "loaded by path")
-}
-
-/// What is told of a file elsewhere in a manifest that was not trusted yet.
-pub(super) fn reads(place: Place, file: &str) -> Finding {
-    let message =
-        format!("this manifest was found in the current folder and takes the text of `{file}`, outside of it");
-    untrusted(place, message, "read from elsewhere")
-}
-
-fn untrusted(place: Place, message: String, label: &str) -> Finding {
-    Finding::new(Code::Untrusted, place, message, label)
-        .help("read it, then run `dsh manifest trust` once; or name it yourself with --manifest loader.toml")
 }

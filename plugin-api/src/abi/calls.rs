@@ -35,6 +35,57 @@ pub struct ConfigRefusal {
     pub path: String,
     /// What is wrong.
     pub message: String,
+    /// The same as data, from which a host makes its own words; [`ConfigProblem::Other`] of adapters that give none.
+    #[serde(default)]
+    pub problem: ConfigProblem,
+}
+
+/// What is wrong with a configuration, as data. Words are those of the manifest: table, array, key.
+///
+/// A kind that this build does not know is read as [`ConfigProblem::Other`], so that kinds can be added.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum ConfigProblem {
+    /// A key that nothing reads. The path ends with it, or at its table.
+    UnknownKey {
+        /// The key.
+        key: String,
+        /// The keys that there are.
+        expected: Vec<String>,
+    },
+    /// A word, as a value or as a key, that is none of the possible ones.
+    UnknownWord {
+        /// The word.
+        word: String,
+        /// The possible ones.
+        expected: Vec<String>,
+    },
+    /// A value of another type.
+    WrongType {
+        /// The type that was found: `boolean`, `integer`, `float`, `string`, `array`, `table` or `other`.
+        found: String,
+        /// What belongs there, such as `a string`.
+        expected: String,
+    },
+    /// A value of the right type that cannot be used.
+    BadValue {
+        /// The value.
+        found: String,
+        /// What belongs there, such as `an integer of 0 or more`.
+        expected: String,
+    },
+    /// A key that must be there, below the path.
+    Missing {
+        /// The key.
+        key: String,
+        /// What would be right, where it is more than to set the key.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        remedy: Option<String>,
+    },
+    /// Anything else: the message says it.
+    #[default]
+    #[serde(other)]
+    Other,
 }
 
 /// Argument of `check_history`: the assistant messages whose envelope passed the host's own checks.
@@ -116,4 +167,24 @@ pub struct ModelsResponse {
     pub headers: Vec<(String, String)>,
     /// The whole body; what is no UTF-8 in it is replaced.
     pub body: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_of_another_version_is_read_with_what_is_known_of_it() {
+        for (json, problem) in [
+            (r#"{"path":"p","message":"m"}"#, ConfigProblem::Other),
+            (r#"{"path":"p","message":"m","problem":{"kind":"of-tomorrow","x":1}}"#, ConfigProblem::Other),
+            (
+                r#"{"path":"p","message":"m","problem":{"kind":"missing","key":"k","since":2}}"#,
+                ConfigProblem::Missing { key: "k".into(), remedy: None },
+            ),
+        ] {
+            let refusal: ConfigRefusal = crate::json::from_slice(json.as_bytes()).unwrap();
+            assert_eq!(refusal.problem, problem, "{json}");
+        }
+    }
 }

@@ -11,11 +11,12 @@ use abi_stable::std_types::RVec;
 use serde::Serialize;
 
 use super::calls::{
-    CheckHistory, ConfigRefusal, Convert, Converted, CreatedInfo, Descriptor, MODELS_REQUEST, MODELS_RESPONSE,
-    ModelsRequest, ModelsResponse, Open, OpenHead,
+    CheckHistory, ConfigProblem, ConfigRefusal, Convert, Converted, CreatedInfo, Descriptor, MODELS_REQUEST,
+    MODELS_RESPONSE, ModelsRequest, ModelsResponse, Open, OpenHead,
 };
+use super::config;
 use super::{Batch, Created, END_COMPLETE, END_TIMED_OUT, Opened, RecKind, Reply, Status};
-use crate::adapter::{Adapter, Decoder, Encoded, Poll, ResponseHead, StreamEnd};
+use crate::adapter::{Adapter, ConfigError, Decoder, Encoded, Poll, ResponseHead, StreamEnd};
 use crate::chunks::Chunks;
 use crate::json::{self, raw};
 use crate::vocab::{
@@ -68,11 +69,13 @@ impl<A: Adapter> Instances<A> {
         let text = String::from_utf8_lossy(config);
         let made = guard(|| {
             // From a value and not from the text: its places would be told, which nobody has seen.
-            let value: serde_json::Value =
-                json::from_str(&text).map_err(|e| ConfigRefusal { path: String::new(), message: e.to_string() })?;
-            let config: A::Config = serde_path_to_error::deserialize(value)
-                .map_err(|e| ConfigRefusal { path: path_of(e.path()), message: e.inner().to_string() })?;
-            let adapter = A::new(config).map_err(|e| ConfigRefusal { path: e.path, message: e.message })?;
+            let value: serde_json::Value = json::from_str(&text).map_err(|e| ConfigRefusal {
+                path: String::new(),
+                message: e.to_string(),
+                problem: ConfigProblem::Other,
+            })?;
+            let adapter = A::new(config::read(value)?)
+                .map_err(|ConfigError { path, message, problem }| ConfigRefusal { path, message, problem })?;
             let info = CreatedInfo { routes: adapter.routes() };
             Ok::<_, ConfigRefusal>((adapter, info))
         });
@@ -270,12 +273,6 @@ fn no_handle(handle: u64) -> RVec<u8> {
 
 fn body<T: Serialize>(value: &T) -> RVec<u8> {
     raw(value).get().as_bytes().to_vec().into()
-}
-
-/// `.` for the whole, else the dotted path.
-fn path_of(path: &serde_path_to_error::Path) -> String {
-    let text = path.to_string();
-    if text == "." { String::new() } else { text }
 }
 
 fn cold<T: Serialize>(work: impl FnOnce() -> Result<T, Failure>) -> Reply {

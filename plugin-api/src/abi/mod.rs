@@ -6,6 +6,7 @@
 
 mod batch;
 pub mod calls;
+mod config;
 pub mod export;
 mod meta;
 mod root;

@@ -8,6 +8,7 @@
 //! - [`lenient`]: provider JSON by the names of its members, everything else skipped, values as they were written.
 //! - [`streaming`]: pieces of blocks; [`ids`] and [`names`]: what a provider takes as the id of a call and the name of
 //!   a tool; [`endpoint`]: where a route's requests go; [`request`] and [`notes`]: what stands in requests.
+//! - [`models`]: asking a server for its models, and reading what it lists.
 
 pub mod body;
 pub mod endpoint;
@@ -16,6 +17,7 @@ mod hash;
 pub mod head;
 pub mod ids;
 pub mod lenient;
+pub mod models;
 pub mod names;
 pub mod notes;
 pub mod request;

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Message;
-use crate::json::{Object, Raw};
+use crate::json::{Object, Raw, raw};
 
 /// Where a request goes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -156,6 +156,24 @@ pub struct ModelInfo {
     /// Whatever else the adapter says of it.
     #[serde(default, skip_serializing_if = "Object::is_empty")]
     pub extra: Object,
+}
+
+impl ModelInfo {
+    /// Name of the member of `extra` that says how the model is written.
+    const ENTRY: &'static str = "entry";
+
+    /// Says how the model is written in the adapter's configuration: as an element of `models` of its route.
+    #[must_use]
+    pub fn with_entry(mut self, entry: &serde_json::Map<String, serde_json::Value>) -> Self {
+        self.extra.set(Self::ENTRY, raw(entry));
+        self
+    }
+
+    /// How the model is written, where the adapter says so.
+    #[must_use]
+    pub fn entry(&self) -> Option<serde_json::Map<String, serde_json::Value>> {
+        serde_json::from_str(self.extra.get(Self::ENTRY)?.get()).ok()
+    }
 }
 
 /// One page of the models that a server lists.

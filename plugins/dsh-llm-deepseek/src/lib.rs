@@ -27,11 +27,13 @@ use dsh_plugin_api::json::Object;
 use dsh_plugin_api::kit::body::BodyDecoder;
 use dsh_plugin_api::kit::endpoint::Endpoint;
 use dsh_plugin_api::kit::head::HeadFacts;
+use dsh_plugin_api::kit::models;
 use dsh_plugin_api::vocab::{
-    AssistantMessage, Failure, FailureCode, InvalidReplay, Message, ModelInfo, ReplayEnvelope, Request, RouteInfo,
-    Target,
+    AssistantMessage, Failure, FailureCode, HttpRequest, InvalidReplay, Message, ModelInfo, ModelsPage, ReplayEnvelope,
+    Request, RouteInfo, Target,
 };
 use dsh_plugin_api::{Adapter, ConfigError, Encoded, ResponseHead};
+use serde_json::{Map, Value};
 
 use config::{Config, Model, Provider};
 
@@ -97,8 +99,12 @@ fn model_info(model: &Model) -> ModelInfo {
 
 impl DeepSeek {
     fn route(&self, to: &Target) -> Result<&Route, Failure> {
-        self.routes.get(&to.provider).ok_or_else(|| {
-            let message = format!("the adapter has no provider route {:?}", to.provider);
+        self.named(&to.provider)
+    }
+
+    fn named(&self, route: &str) -> Result<&Route, Failure> {
+        self.routes.get(route).ok_or_else(|| {
+            let message = format!("the adapter has no provider route {route:?}");
             Failure::new(FailureCode::UnknownModel, message)
         })
     }
@@ -148,4 +154,27 @@ impl Adapter for DeepSeek {
         self.route(to)?;
         Ok(BodyDecoder::new(decode::Answer::new(HeadFacts::read(head)?, to)))
     }
+
+    /// Source: Lists Models, <https://api-docs.deepseek.com/api/list-models>. The list has one page.
+    fn models_request(&self, route: &str) -> Result<HttpRequest, Failure> {
+        let Route { provider, endpoint } = self.named(route)?;
+        let url = endpoint.url("/models");
+        Ok(models::request(url, "authorization", "Bearer ", provider.credential.as_deref()))
+    }
+
+    fn models_response(&self, route: &str, head: &ResponseHead, body: &str) -> Result<ModelsPage, Failure> {
+        self.named(route)?;
+        let models = models::listed(head, body)?.models.into_iter().map(written);
+        Ok(ModelsPage { models: models.collect(), next: None })
+    }
+}
+
+/// A model with how it is written as an element of `models`. Whether it thinks the list does not say.
+fn written(model: ModelInfo) -> ModelInfo {
+    let mut entry = Map::from_iter([("id".to_owned(), Value::from(model.id.as_str()))]);
+    let mut set = |key: &str, value: Option<Value>| entry.extend(value.map(|value| (key.to_owned(), value)));
+    set("context_window", model.context_window.map(Value::from));
+    set("max_tokens", model.max_tokens.map(Value::from));
+    set("images", model.input.iter().any(|input| input == "image").then(|| Value::from(true)));
+    model.with_entry(&entry)
 }

@@ -363,6 +363,30 @@ fn a_state_that_this_adapter_would_not_have_written_is_refused() {
 }
 
 #[test]
+fn the_server_is_asked_for_its_models_and_its_list_can_be_written_down() {
+    let config = json!({ "providers": { "own": { "base_url": "https://x.test/beta/", "credential": "KEY" } } });
+    let adapter = DeepSeek::new(serde_json::from_value(config).unwrap()).unwrap();
+    let request = adapter.models_request("own").unwrap();
+    assert_eq!((request.method.as_str(), request.url.as_str()), ("GET", "https://x.test/beta/models"));
+    let secret = dsh_plugin_api::vocab::HeaderValue::Credential { reference: "KEY".into(), prefix: "Bearer ".into() };
+    assert!(request.headers.iter().any(|header| header.name == "authorization" && header.value == secret));
+
+    let answered =
+        |status, body: &str| adapter.models_response("own", &ResponseHead::Http { status, headers: Vec::new() }, body);
+    let body = r#"{"object":"list","data":[{"id":"deepseek-chat","object":"model","owned_by":"deepseek"},
+        {"id":"b","context_length":9,"max_output_tokens":3,"supports_image_in":true}]}"#;
+    let page = answered(200, body).unwrap();
+    let entries: Vec<Value> = page.models.iter().filter_map(|model| model.entry()).map(Value::Object).collect();
+    let full = json!({ "id": "b", "context_window": 9, "max_tokens": 3, "images": true });
+    assert_eq!(entries, [json!({ "id": "deepseek-chat" }), full]);
+    let config = json!({ "providers": { "own": { "models": entries } } });
+    assert!(DeepSeek::new(serde_json::from_value(config).unwrap()).is_ok());
+
+    assert_eq!(answered(401, "{}").unwrap_err().code, FailureCode::Auth);
+    assert_eq!(adapter.models_request("other").unwrap_err().code, FailureCode::UnknownModel);
+}
+
+#[test]
 fn a_configuration_is_checked() {
     let made = |providers: Value| DeepSeek::new(serde_json::from_value(json!({"providers": providers})).unwrap());
     let route = &made(json!({"d": {"credential": "K"}})).unwrap().routes()[0];

@@ -22,13 +22,11 @@ pub use crate::presets::PresetName;
 pub struct Config {
     /// Provider routes by name.
     #[serde(default)]
-    pub providers: BTreeMap<String, Provider>,
+    pub providers: BTreeMap<String, ProviderEntry>,
 }
 
 /// One provider route, complete: what the manifest says of it, over what its preset says.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
-#[serde(try_from = "ProviderEntry")]
-#[schemars(crate = "dsh_plugin_api::schemars")]
+#[derive(Debug, Clone)]
 pub struct Provider {
     /// The wire that the provider speaks.
     pub api: ApiName,

@@ -37,7 +37,7 @@ use dsh_plugin_api::vocab::{
 };
 use dsh_plugin_api::{Adapter, Chunks, ConfigError, Encoded, ResponseHead, StreamEnd};
 
-use config::{ApiName, Config, Input, Model, Provider};
+use config::{ApiName, Config, Input, Model, ProviderEntry};
 use route::Route;
 
 dsh_plugin_api::export_adapter!(PiAi);
@@ -75,7 +75,8 @@ enum WireDecoder {
 }
 
 impl Route {
-    fn new(name: &str, provider: Provider) -> Result<Self, ConfigError> {
+    fn new(name: &str, entry: ProviderEntry) -> Result<Self, ConfigError> {
+        let provider = entry.complete(name)?;
         provider.check(name)?;
         let endpoint = Endpoint::parse(&provider.base_url)
             .map_err(|message| ConfigError::new(format!("providers.{name}.base_url"), message))?;

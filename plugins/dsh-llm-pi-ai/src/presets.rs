@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
+use dsh_plugin_api::ConfigError;
 use dsh_plugin_api::schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
@@ -29,8 +30,11 @@ struct Preset {
     compat: Compat,
 }
 
-fn names() -> Vec<&'static str> {
-    PRESETS.iter().flatten().map(|(name, _)| name.as_str()).collect()
+/// Their names.
+static NAMES: LazyLock<Vec<&str>> = LazyLock::new(|| PRESETS.iter().flatten().map(|(name, _)| name.as_str()).collect());
+
+fn names() -> &'static [&'static str] {
+    &NAMES
 }
 
 /// Names in backquotes, as serde lists what it expects.
@@ -55,8 +59,7 @@ impl<'de> Deserialize<'de> for PresetName {
         let name = String::deserialize(deserializer)?;
         match PRESETS.as_ref() {
             Ok(presets) if presets.contains_key(&name) => Ok(Self(name)),
-            // Worded as serde words it, from which the host makes its report.
-            Ok(_) => Err(D::Error::custom(format!("unknown variant `{name}`, expected one of {}", listed(names())))),
+            Ok(_) => Err(D::Error::unknown_variant(&name, names())),
             Err(error) => Err(D::Error::custom(format!("the presets of this build cannot be read: {error}"))),
         }
     }
@@ -76,12 +79,19 @@ impl JsonSchema for PresetName {
     }
 }
 
-/// A route with its preset's words where it has none itself.
-impl TryFrom<ProviderEntry> for Provider {
-    type Error = String;
-
-    fn try_from(entry: ProviderEntry) -> Result<Self, String> {
-        let ProviderEntry { provider, api, base_url, credential, cache_retention, compat, models } = entry;
+impl ProviderEntry {
+    /// The route of that name, with its preset's words where it has none itself.
+    ///
+    /// # Errors
+    ///
+    /// A key that neither the route nor a preset says.
+    pub(crate) fn complete(self, route: &str) -> Result<Provider, ConfigError> {
+        let Self { provider, api, base_url, credential, cache_retention, compat, models } = self;
+        let missing = |key: &str, remedy: String| ConfigError::missing(format!("providers.{route}"), key, remedy);
+        let unsaid = |key| {
+            let names = listed(names().iter().copied());
+            missing(key, format!("set `api` and `base_url`, or `provider` to one of {names}"))
+        };
         let preset = provider.as_ref().and_then(|name| PRESETS.as_ref().ok()?.get(name.as_str()));
         let Some(api) = api.or_else(|| preset.map(|preset| preset.api)) else {
             return Err(unsaid("api"));
@@ -90,11 +100,13 @@ impl TryFrom<ProviderEntry> for Provider {
         let credential = credential.or_else(|| preset.filter(|_| base_url.is_none())?.credential.clone());
         let known = || preset.and_then(|preset| preset.base_url.get(&api)).cloned();
         let base_url = base_url.or_else(known).ok_or_else(|| match (&provider, preset) {
-            (Some(name), Some(preset)) => format!(
-                "missing field `base_url`; of the preset `{}` only the endpoints for {} are known",
-                name.as_str(),
-                listed(preset.base_url.keys().map(|api| api.name()))
-            ),
+            (Some(name), Some(preset)) => {
+                let known = listed(preset.base_url.keys().map(|api| api.name()));
+                missing(
+                    "base_url",
+                    format!("of the preset `{}` only the endpoints for {known} are known", name.as_str()),
+                )
+            }
             _ => unsaid("base_url"),
         })?;
         let compat = preset.map_or_else(|| compat.clone(), |preset| compat.clone().over(&preset.compat));
@@ -102,13 +114,9 @@ impl TryFrom<ProviderEntry> for Provider {
             model.compat = model.compat.over(&compat);
             model
         });
-        Ok(Self { api, base_url, credential, cache_retention, models: models.collect(), compat, preset: provider })
+        let models = models.collect();
+        Ok(Provider { api, base_url, credential, cache_retention, models, compat, preset: provider })
     }
-}
-
-/// Neither the route nor a preset says this.
-fn unsaid(key: &str) -> String {
-    format!("missing field `{key}`; set `api` and `base_url`, or `provider` to one of {}", listed(names()))
 }
 
 #[cfg(test)]
@@ -121,7 +129,8 @@ mod tests {
     use crate::PiAi;
 
     fn provider(entry: Value) -> Result<Provider, String> {
-        serde_json::from_value(entry).map_err(|error| error.to_string())
+        let entry: ProviderEntry = serde_json::from_value(entry).map_err(|error| error.to_string())?;
+        entry.complete("x").map_err(|error| error.to_string())
     }
 
     /// What a route sends: URL, credential and body of a request for an unlisted model.
@@ -248,11 +257,11 @@ mod tests {
     #[test]
     fn a_route_that_lacks_something_is_told_both_ways_to_say_it() {
         for (entry, parts) in [
-            (json!({}), ["missing field `api`; set `api` and `base_url`, or `provider`", "`ollama`"]),
-            (json!({ "api": "openai-completions" }), ["missing field `base_url`; set", "`lm-studio`"]),
+            (json!({}), ["providers.x: `api` is missing; set `api` and `base_url`, or `provider`", "`ollama`"]),
+            (json!({ "api": "openai-completions" }), ["`base_url` is missing; set", "`lm-studio`"]),
             (
                 json!({ "provider": "groq", "api": "anthropic-messages" }),
-                ["missing field `base_url`; of the preset `groq`", "`openai-completions`, `openai-responses`"],
+                ["`base_url` is missing; of the preset `groq`", "`openai-completions`, `openai-responses`"],
             ),
             (json!({ "provider": "deepseak" }), ["unknown variant `deepseak`, expected one of", "`deepseek`"]),
             (json!({ "provider": 5 }), ["invalid type: integer `5`", "expected a string"]),
@@ -268,7 +277,6 @@ mod tests {
         let presets = &schema.as_value()["$defs"]["PresetName"]["enum"];
         assert_eq!(presets.as_array().unwrap().len(), names().len());
         let route = &schema.as_value()["$defs"]["ProviderEntry"];
-        let route = if route.is_null() { &schema.as_value()["$defs"]["Provider"] } else { route };
         assert!(route["properties"]["provider"].is_object() && route.get("required").is_none(), "{route}");
     }
 

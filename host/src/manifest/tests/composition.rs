@@ -1,7 +1,6 @@
 use std::path::{Path, PathBuf};
 
-use super::super::paths::Surroundings;
-use super::super::{Agent, Code, Compression, Lookup, Manifest, Origin, Transport, Trust};
+use super::super::{Agent, Code, Compression, Manifest, Origin, Transport};
 use super::{ADAPTER, World, render};
 use crate::loader::LibraryRef;
 
@@ -264,50 +263,6 @@ fn the_sessions_folder_is_found_in_a_broken_or_missing_manifest() {
     let gone = world.lookup(Some(world.path("gone.toml")), vec![world.path("gone-too.toml")]);
     assert_eq!(world.sessions_dir(&gone), fallback);
     assert_eq!(world.sessions_dir(&world.lookup(None, Vec::new())), fallback);
-}
-
-#[test]
-fn a_manifest_of_the_current_folder_needs_trust_to_load_by_path() {
-    let world = World::new();
-    let lookup = world.lookup(None, Vec::new());
-    let text = "version = 1\n[[adapter]]\nid = \"a\"\nlibrary = \"./a.so\"\n";
-    world.write("cwd/loader.toml", text);
-    let error = world.load(&lookup).unwrap_err();
-    assert_eq!(error.problems()[0].code(), Code::Untrusted);
-    assert!(error.to_string().starts_with("loader.toml:4:11: "), "{error}");
-    assert!(error.to_string().contains("dsh manifest trust"), "{error}");
-
-    let trusted = world.within(|around| lookup.trust_in(around)).unwrap();
-    let marked =
-        Trust::Marked { manifest: world.path("cwd/loader.toml"), libraries: vec!["./a.so".into()], files: vec![] };
-    assert_eq!(trusted, marked);
-    assert!(world.load(&lookup).is_ok());
-
-    world.write("cwd/loader.toml", format!("{text}# changed\n"));
-    assert!(world.load(&lookup).is_err(), "a changed manifest is trusted");
-
-    let elsewhere = Lookup { manifest: None, ..lookup.clone() };
-    world.write("other/loader.toml", text);
-    let env = |_: &str| None;
-    let around = Surroundings { env: &env, user_home: None, cwd: world.path("other") };
-    assert!(elsewhere.load_in(&around).is_err(), "trust went along to another folder");
-}
-
-#[test]
-fn what_was_named_on_the_command_line_needs_no_trust() {
-    let world = World::new();
-    let by_path = "[[adapter]]\nid = \"a\"\nlibrary = \"./a.so\"\n";
-    let here = world.write("cwd/loader.toml", format!("version = 1\n{by_path}"));
-    assert!(world.load(&world.lookup(Some(here), Vec::new())).is_ok());
-
-    world.write("cwd/loader.toml", ADAPTER);
-    let overlay = world.write("over/o.toml", by_path);
-    assert!(world.load(&world.lookup(None, vec![overlay])).is_ok());
-
-    std::fs::remove_file(world.path("cwd/loader.toml")).unwrap();
-    world.write("home/loader.toml", format!("version = 1\n{by_path}"));
-    assert!(world.load(&world.lookup(None, Vec::new())).is_ok());
-    assert_eq!(world.within(|around| world.lookup(None, Vec::new()).trust_in(around)).unwrap(), Trust::NotNeeded);
 }
 
 #[test]

@@ -1,10 +1,11 @@
-//! What the manifest promises, by subject: broken files, composition, later refusals, the schema, texts.
+//! What the manifest promises, by subject: broken files, composition, later refusals, the schema, texts, trust.
 
 mod broken;
 mod composition;
 mod refusals;
 mod schema;
 mod texts;
+mod trust;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

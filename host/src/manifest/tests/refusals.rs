@@ -1,40 +1,64 @@
-use dsh_plugin_api::abi::calls::ConfigRefusal;
+use dsh_plugin_api::abi::calls::{ConfigProblem, ConfigRefusal};
 
 use super::{ADAPTER, World, render};
 
-/// Config text below `[adapter.config.providers.…]`, the refusal's path and message, and the line that tells it.
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+fn key(key: &str, expected: &[&str]) -> ConfigProblem {
+    ConfigProblem::UnknownKey { key: key.into(), expected: words(expected) }
+}
+
+fn word(word: &str, expected: &[&str]) -> ConfigProblem {
+    ConfigProblem::UnknownWord { word: word.into(), expected: words(expected) }
+}
+
+fn missing(key: &str, remedy: Option<&str>) -> ConfigProblem {
+    ConfigProblem::Missing { key: key.into(), remedy: remedy.map(str::to_owned) }
+}
+
+fn typed(found: &str, expected: &str) -> ConfigProblem {
+    ConfigProblem::WrongType { found: found.into(), expected: expected.into() }
+}
+
+/// The refusal's path, its problem, and the line that tells it.
 #[rustfmt::skip]
-const REFUSALS: &[(&str, &str, &str)] = &[
-    ("providers.d.base_ulr", "unknown field `base_ulr`, expected one of `api`, `base_url`, `credential`",
-        "cwd/m.toml:7:1: unknown key `base_ulr` in [adapter.config.providers.d]; did you mean `base_url`? keys there: `api`, `base_url`, `credential`"),
-    ("providers.d", "unknown field `base_ulr`, expected `api` or `base_url`",
-        "cwd/m.toml:7:1: unknown key `base_ulr` in [adapter.config.providers.d]; did you mean `base_url`? keys there: `api`, `base_url`"),
-    ("providers.d", "missing field `base_url`",
-        "cwd/m.toml:5:1: `base_url` is missing in [adapter.config.providers.d]; adapter `a` needs a `base_url` here"),
-    ("providers.d", "missing field `base_url`; set it, or `provider` to one of `x`",
-        "cwd/m.toml:5:1: `base_url` is missing in [adapter.config.providers.d]; set it, or `provider` to one of `x`"),
-    ("providers.d.api", "unknown variant `opnai`, expected `openai-completions` or `openai-responses`",
-        "cwd/m.toml:6:7: `opnai` is not possible for `providers.d.api`; possible: `openai-completions`, `openai-responses`"),
-    ("providers.d.models[1].id", "invalid type: integer `5`, expected a string",
-        "over/0.toml:4:32: `providers.d.models[1].id` of adapter `a` must be a string, not an integer; write a string"),
-    ("providers.d.models[1].id", "invalid type: integer `5`, expected a string at line 1 column 31",
-        "over/0.toml:4:32: `providers.d.models[1].id` of adapter `a` must be a string, not an integer; write a string"),
-    ("providers.d.models[1].idd", "invalid value: integer `-6`, expected u64",
-        "over/0.toml:4:41: `providers.d.models[1].idd` of adapter `a` cannot be `-6`; write an integer of 0 or more"),
-    ("providers.d", "invalid type: map, expected a sequence",
-        "cwd/m.toml:5:1: `providers.d` of adapter `a` must be an array, not a table; write an array"),
-    ("providers.d.models[1].?", "invalid type: integer `6`, expected a string or `false`",
-        "over/0.toml:4:32: `providers.d.models[1].id` of adapter `a` must be a string or `false`, not an integer; write a string or `false`"),
-    ("providers.d.models[1].?", "unknown variant `idd`, expected `id` or `name`",
-        "over/0.toml:4:35: unknown key `idd` in [adapter.config.providers.d.models[1]]; did you mean `id`? keys there: `id`, `name`"),
-    ("providers.d.models[1].idd", "unknown field `idd`, expected `id`",
-        "over/0.toml:4:35: unknown key `idd` in [adapter.config.providers.d.models[1]]; did you mean `id`? keys there: `id`"),
-    ("providers.v1.5.api", "no such wire",
-        "over/0.toml:6:7: adapter `a` refuses its configuration at `providers.v1.5.api`: no such wire"),
-    ("providers.gone.api", "no such wire",
-        "cwd/m.toml:5:17: adapter `a` refuses its configuration at `providers.gone.api`: no such wire"),
-    ("", "routes are needed", "cwd/m.toml:5:10: adapter `a` refuses its configuration: routes are needed"),
-];
+fn refusals() -> Vec<(&'static str, ConfigProblem, &'static str)> {
+    vec![
+        ("providers.d.base_ulr", key("base_ulr", &["api", "base_url", "credential"]),
+            "cwd/m.toml:7:1: unknown key `base_ulr` in [adapter.config.providers.d]; did you mean `base_url`? keys there: `api`, `base_url`, `credential`"),
+        ("providers.d", key("base_ulr", &["api", "base_url"]),
+            "cwd/m.toml:7:1: unknown key `base_ulr` in [adapter.config.providers.d]; did you mean `base_url`? keys there: `api`, `base_url`"),
+        ("providers.d", missing("base_url", None),
+            "cwd/m.toml:5:1: `base_url` is missing in [adapter.config.providers.d]; adapter `a` needs a `base_url` here"),
+        ("providers.d", missing("base_url", Some("set it, or `provider` to one of `x`")),
+            "cwd/m.toml:5:1: `base_url` is missing in [adapter.config.providers.d]; set it, or `provider` to one of `x`"),
+        ("providers.d.api", word("opnai", &["openai-completions", "openai-responses"]),
+            "cwd/m.toml:6:7: `opnai` is not possible for `providers.d.api`; possible: `openai-completions`, `openai-responses`"),
+        ("providers.d.models[1].id", typed("integer", "a string"),
+            "over/0.toml:4:32: `providers.d.models[1].id` of adapter `a` must be a string, not an integer; write a string"),
+        ("providers.d.models[1].idd", ConfigProblem::BadValue { found: "-6".into(), expected: "an integer of 0 or more".into() },
+            "over/0.toml:4:41: `providers.d.models[1].idd` of adapter `a` cannot be `-6`; write an integer of 0 or more"),
+        ("providers.d", typed("table", "an array"),
+            "cwd/m.toml:5:1: `providers.d` of adapter `a` must be an array, not a table; write an array"),
+        ("providers.d.models[1].?", typed("integer", "a string or `false`"),
+            "over/0.toml:4:32: `providers.d.models[1].id` of adapter `a` must be a string or `false`, not an integer; write a string or `false`"),
+        ("providers.d.models[1].?", word("idd", &["id", "name"]),
+            "over/0.toml:4:35: unknown key `idd` in [adapter.config.providers.d.models[1]]; did you mean `id`? keys there: `id`, `name`"),
+        ("providers.d.models[1].idd", key("idd", &["id"]),
+            "over/0.toml:4:35: unknown key `idd` in [adapter.config.providers.d.models[1]]; did you mean `id`? keys there: `id`"),
+        ("providers.v1.5.api", ConfigProblem::Other,
+            "over/0.toml:6:7: adapter `a` refuses its configuration at `providers.v1.5.api`: no such wire"),
+        ("providers.gone.api", ConfigProblem::Other,
+            "cwd/m.toml:5:17: adapter `a` refuses its configuration at `providers.gone.api`: no such wire"),
+        ("", ConfigProblem::Other, "cwd/m.toml:5:10: adapter `a` refuses its configuration: no such wire"),
+    ]
+}
+
+fn refusal(path: &str, problem: ConfigProblem) -> ConfigRefusal {
+    ConfigRefusal { path: path.to_owned(), message: "no such wire".to_owned(), problem }
+}
 
 #[test]
 fn a_refused_configuration_points_at_its_key() {
@@ -43,10 +67,9 @@ fn a_refused_configuration_points_at_its_key() {
     let overlay = "[[adapter]]\nid = \"a\"\n[adapter.config.providers.d]\nmodels = [{ id = \"m\" }, { id = 5, idd = 6 }]\n\
                    [adapter.config.providers.\"v1.5\"]\napi = 1\n";
     let manifest = world.compose(&base, &[overlay]).unwrap();
-    for (path, message, expected) in REFUSALS {
-        let refusal = ConfigRefusal { path: (*path).to_owned(), message: (*message).to_owned() };
-        let error = manifest.config_error("a", &refusal);
-        assert_eq!(world.line(&error), *expected, "{path} {message}\n{}", render(error.clone()));
+    for (path, problem, expected) in refusals() {
+        let error = manifest.config_error("a", &refusal(path, problem.clone()));
+        assert_eq!(world.line(&error), expected, "{path} {problem:?}\n{}", render(error.clone()));
     }
 }
 
@@ -54,8 +77,7 @@ fn a_refused_configuration_points_at_its_key() {
 fn a_refusal_without_any_configuration_points_at_the_adapter() {
     let world = World::new();
     let manifest = world.compose(ADAPTER, &[]).unwrap();
-    let refusal = ConfigRefusal { path: String::new(), message: "missing field `providers`".into() };
-    let line = world.line(&manifest.config_error("a", &refusal));
+    let line = world.line(&manifest.config_error("a", &refusal("", missing("providers", None))));
     assert_eq!(
         line,
         "cwd/m.toml:2:1: `providers` is missing in [adapter.config]; adapter `a` needs a `providers` here"

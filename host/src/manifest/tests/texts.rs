@@ -103,8 +103,8 @@ fn a_manifest_of_the_current_folder_needs_trust_to_read_files_elsewhere() {
         let error = world.load(&lookup).unwrap_err();
         assert_eq!(error.problems()[0].code(), Code::Untrusted, "{path}");
         assert!(error.to_string().starts_with("loader.toml:6:14: "), "{error}");
-        let Trust::Marked { files, .. } = world.within(|around| lookup.trust_in(around)).unwrap() else { panic!() };
-        assert_eq!(files, [path]);
+        let Trust::Marked { allows, .. } = world.within(|around| lookup.trust_in(around)).unwrap() else { panic!() };
+        assert_eq!(allows, [format!("takes the text of `{path}`, outside of its folder")]);
         assert_eq!(world.load(&lookup).unwrap().adapters[0].config["x"], "outside");
     }
 }

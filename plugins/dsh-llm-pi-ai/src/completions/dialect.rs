@@ -170,11 +170,12 @@ mod tests {
     use super::*;
 
     fn dialect(route: &str, base_url: &str, model: &str, compat: serde_json::Value) -> Dialect {
-        let provider: Provider = serde_json::from_value(json!({
+        let entry: crate::config::ProviderEntry = serde_json::from_value(json!({
             "api": "openai-completions", "base_url": base_url, "cache_retention": "long",
             "models": [{"id": model, "compat": compat}],
         }))
         .unwrap();
+        let provider = entry.complete(route).unwrap();
         Dialect::of(route, &provider, &Endpoint::parse(base_url).unwrap(), &provider.models[0])
     }
 
