@@ -113,12 +113,7 @@ impl Session {
         }
         self.history.push(HistoryMessage { message, interrupted: false });
         self.log_header(turn);
-        if self.remembered_refusals.remove(&turn.target.provider) {
-            self.update(Update::Notice(format!(
-                "{provider} refused this session's replay metadata before; every message goes to {provider} without it",
-                provider = turn.target.provider
-            )));
-        }
+        self.report_remembered(&turn.target.provider);
     }
 
     /// One request and the tools that it calls for. `None` means that a further step follows.

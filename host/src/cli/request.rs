@@ -13,7 +13,7 @@ use dsh_plugin_api::vocab::{Exchange, HeaderValue, HttpRequest, Repair, Request,
 use serde::Serialize;
 
 use super::{CommandError, Context};
-use crate::agent::refused_routes;
+use crate::agent::spared_routes;
 use crate::llm::prepare::{Degraded, HistoryMessage, Neutral, Prepared, Replay, RequestInput, prepare};
 use crate::llm::view::RepairKind;
 use crate::manifest::Manifest;
@@ -49,10 +49,11 @@ pub(super) fn run(context: &Context, args: RequestArgs) -> Result<ExitCode, Comm
         (Some(session), _) => {
             let log = context.store().read(session).map_err(|e| CommandError::failed_text(e.to_string()))?;
             closed = closed_calls(&log);
-            if refused_routes(&log.events).contains(&target.provider) {
+            let spared = spared_routes(&log.events).remove(&target.provider).unwrap_or_default();
+            if spared.metadata {
                 replay = Replay::AllForeign;
             }
-            input_of_session(&log, &manifest)
+            RequestInput { images_from: spared.images_from, ..input_of_session(&log, &manifest) }
         }
         (None, Some(file)) => input_of_file(file)?,
         (None, None) => return Err(CommandError::usage_text("there is no request", "name a file or a --session")),

@@ -59,6 +59,7 @@ fn prepared(adapter: Lines, origin: Option<&str>, credential: Option<&str>, exch
         neutral: Vec::new(),
         repairs: Vec::new(),
         native: 0,
+        images: Vec::new(),
     }
 }
 

@@ -166,6 +166,43 @@ fn what_cannot_be_sent_is_left_out_or_replaced_by_a_note() {
 }
 
 #[test]
+fn images_before_the_position_that_is_asked_for_become_notes() {
+    let image = || json!({"type": "image", "mimeType": "image/png", "data": "AA=="});
+    let shot = json!({"type": "tool-result", "toolCallId": "1", "content": [text("shot"), image()]});
+    let mut input = input(&json!([
+        user(json!([text("look"), image(), image(), {"type": "image", "mimeType": "image/png", "data": ""}])),
+        assistant(json!([call("1")])),
+        user(json!([shot])),
+        user(json!([image()])),
+    ]));
+    assert_eq!(request_view(&input, &[Fate::Foreign; 4]).images(), [0, 0, 2, 3]);
+    input.images_from = 3;
+    let view = request_view(&input, &[Fate::Foreign; 4]);
+    assert_eq!(
+        said(&view),
+        json!([
+            [
+                "user",
+                [text("look"), text(clean::REFUSED_IMAGE), text(clean::REFUSED_IMAGE), text("[image left out: it has no data]")]
+            ],
+            ["assistant", [call("1")]],
+            [
+                "user",
+                [{"type": "tool-result", "toolCallId": "1", "content": [text("shot"), text(clean::REFUSED_IMAGE)]}]
+            ],
+            ["user", [image()]]
+        ])
+    );
+    assert_eq!(
+        repairs(&view),
+        [(0, "refused-image"), (0, "refused-image"), (0, "unusable-image"), (2, "refused-image")]
+    );
+    assert_eq!(view.images(), [3]);
+    input.images_from = 4;
+    assert!(request_view(&input, &[Fate::Foreign; 4]).images().is_empty());
+}
+
+#[test]
 fn the_content_of_results_is_cleaned_too() {
     repaired(
         json!([
