@@ -146,11 +146,14 @@ impl ErrorFacts {
     /// message: no code of ours says that, and the host asks again without images when a refusal names them.
     fn told(&self) -> Option<String> {
         let message = self.message.as_deref().filter(|text| !text.trim().is_empty());
-        let mut names = self.names.split(' ').filter(|name| name.contains("image") || name.contains("too_large"));
+        let says = |words: &[&str]| {
+            message.is_some_and(|message| words.iter().any(|word| message.to_lowercase().contains(word)))
+        };
+        let mut names = self.names.split(' ').filter(|name| {
+            (name.contains("image") && !says(&["image"])) || (name.contains("too_large") && !says(&["large", "size"]))
+        });
         match (message, names.next()) {
-            (Some(message), Some(name)) if !message.to_lowercase().contains(name) => {
-                Some(format!("{message} ({name})"))
-            }
+            (Some(message), Some(name)) => Some(format!("{message} ({name})")),
             (message, _) => message.map(str::to_owned),
         }
     }
@@ -337,7 +340,8 @@ mod tests {
         for (body, message) in [
             (r#"{"error":{"message":"Invalid input.","code":"invalid_image"}}"#, "Invalid input. (invalid_image)"),
             (r#"{"error":{"message":"Bad.","type":"request_too_large"}}"#, "Bad. (request_too_large)"),
-            (r#"{"error":{"message":"an invalid_image","code":"invalid_image"}}"#, "an invalid_image"),
+            (r#"{"error":{"message":"Not an Image.","code":"invalid_image"}}"#, "Not an Image."),
+            (r#"{"error":{"message":"Over the maximum size","type":"request_too_large"}}"#, "Over the maximum size"),
             (r#"{"error":{"message":"Bad.","type":"invalid_request_error"}}"#, "Bad."),
         ] {
             assert_eq!(refused(&head(400), body.as_bytes()).message, message);
