@@ -47,11 +47,11 @@ impl Turn<'_> {
         total.reasoning_tokens = sum(total.reasoning_tokens, more.reasoning_tokens);
     }
 
-    /// Notes what a request degraded, one entry per message.
+    /// Notes what a request degraded, one entry per message, in order.
     pub(super) fn note_degraded(&mut self, degraded: &[Degraded]) {
         for degrade in degraded {
-            if self.degraded.iter().all(|known| known.message != degrade.message) {
-                self.degraded.push(degrade.clone());
+            if let Err(place) = self.degraded.binary_search_by_key(&degrade.message, |known| known.message) {
+                self.degraded.insert(place, degrade.clone());
             }
         }
     }

@@ -50,7 +50,7 @@ impl Item {
 
 /// Cleans every message of a history. Also gives the system prompt, with the system messages that lead the history.
 pub(super) fn history(input: &RequestInput, fates: &[Fate], repairs: &mut Repairs) -> (Vec<Item>, Option<String>) {
-    let mut system = input.system.clone();
+    let mut system: Vec<String> = input.system.iter().cloned().collect();
     let mut leading = true;
     let mut items = Vec::with_capacity(input.history.len());
     for (position, entry) in input.history.iter().enumerate() {
@@ -60,15 +60,16 @@ pub(super) fn history(input: &RequestInput, fates: &[Fate], repairs: &mut Repair
         } else {
             repairs.add(position, RepairKind::SystemMessage);
             if leading {
-                let parts = [system.unwrap_or_default(), entry.message.text()];
-                let parts: Vec<_> = parts.into_iter().filter(|part| !is_blank(part)).collect();
-                system = Some(parts.join("\n\n"));
+                system.push(entry.message.text());
                 continue;
             }
         }
         items.push(item(position, entry, fate, position >= input.images_from, repairs));
     }
-    (items, system)
+    if system.len() > 1 {
+        system.retain(|part| !is_blank(part));
+    }
+    (items, Some(system.join("\n\n")))
 }
 
 fn item(position: usize, entry: &HistoryMessage, fate: Fate, images: bool, repairs: &mut Repairs) -> Item {

@@ -22,6 +22,8 @@ mod properties;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashSet;
+
 use dsh_plugin_api::vocab::{Block, Message, Repair, Request, Role, Routing, Tool};
 
 use super::degrade::Fate;
@@ -179,23 +181,27 @@ repair_kinds! {
 
 /// Collects repairs.
 #[derive(Debug, Default)]
-struct Repairs(Vec<(usize, RepairKind)>);
+struct Repairs {
+    list: Vec<(usize, RepairKind)>,
+    /// Those of `list` that were added once.
+    once: HashSet<(usize, RepairKind)>,
+}
 
 impl Repairs {
     fn add(&mut self, position: usize, kind: RepairKind) {
-        self.0.push((position, kind));
+        self.list.push((position, kind));
     }
 
-    /// For a change that can have several causes but is one change.
+    /// For a change that can have several causes but is one change. Such a kind is never added in another way.
     fn add_once(&mut self, position: usize, kind: RepairKind) {
-        if !self.0.contains(&(position, kind)) {
+        if self.once.insert((position, kind)) {
             self.add(position, kind);
         }
     }
 
     fn into_list(mut self) -> Vec<Repair> {
-        self.0.sort_by_key(|(position, _)| *position);
-        self.0.into_iter().map(|(message, kind)| Repair { message, kind: kind.name().to_owned() }).collect()
+        self.list.sort_by_key(|(position, _)| *position);
+        self.list.into_iter().map(|(message, kind)| Repair { message, kind: kind.name().to_owned() }).collect()
     }
 }
 
