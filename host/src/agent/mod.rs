@@ -24,7 +24,7 @@ use crate::manifest::Manifest;
 use crate::session::batch::Durable;
 use crate::store::{Store, StoreError};
 
-pub use session::{Session, spared_routes};
+pub use session::{Session, last_model, spared_routes};
 
 /// What a manifest was turned into: everything that sessions of one process share.
 pub struct Composition {

@@ -209,6 +209,12 @@ pub fn spared_routes(events: &[Event]) -> HashMap<String, Spared> {
     Past::of(events).spared
 }
 
+/// The model that a session used last, as `provider/model`.
+#[must_use]
+pub fn last_model(events: &[Event]) -> Option<String> {
+    Past::of(events).last_model
+}
+
 /// A turn number from here on is damage: nobody counts that far, and JavaScript could not read what follows it.
 const GREATEST_TURN: u64 = 1 << 52;
 

@@ -13,7 +13,7 @@ use dsh_plugin_api::abi::calls::{Convert, Converted};
 use dsh_plugin_api::vocab::{Exchange, Failure, FailureCode, HeaderValue, HttpRequest, Repair, Target};
 use serde::Serialize;
 
-use super::degrade;
+use super::degrade::{self, Fate};
 use super::ladder::Carried;
 use super::registry::Route;
 use super::view::{View, request_view};
@@ -66,6 +66,8 @@ pub struct Prepared {
     pub neutral: Vec<Neutral>,
     /// Changes of the request view and of the adapter, in order of message.
     pub repairs: Vec<Repair>,
+    /// What became of each message of the input.
+    pub fates: Vec<Fate>,
     /// How many messages went out native.
     pub native: usize,
     /// Position of the message of each image, ascending.
@@ -121,6 +123,7 @@ pub fn prepare(route: &Arc<Route>, target: &Target, input: &RequestInput, replay
         degraded: routed.degraded,
         neutral: routed.neutral,
         repairs,
+        fates: routed.fates,
         native,
         images,
     })
