@@ -8,6 +8,7 @@ mod hostile;
 mod killing;
 mod loading;
 mod providers;
+mod refusals;
 mod replaying;
 mod scenarios;
 mod strangers;

@@ -446,11 +446,16 @@ fn repair_names_are_distinct_and_described() {
 }
 
 #[test]
-fn every_repair_is_described_in_the_documentation() {
-    let page = include_str!("../../../../docs/never-stuck.md");
+fn every_repair_is_described_in_the_documentation_in_order_and_with_its_reason() {
+    let mut page = include_str!("../../../../docs/never-stuck.md");
     for kind in RepairKind::ALL {
-        let row = format!("\n| `{}` | {} |", kind.name(), kind.description());
-        assert!(page.contains(&row), "docs/never-stuck.md lacks this row: {row}");
+        let row = format!("\n| `{}` | {} | ", kind.name(), kind.description());
+        let Some((_, rest)) = page.split_once(&row) else {
+            panic!("docs/never-stuck.md lacks this row, or has it elsewhere: {row}")
+        };
+        page = rest;
+        let reason = page.lines().next().unwrap();
+        assert!(reason.ends_with(". |") && reason.len() > 10, "{}: {reason}", kind.name());
     }
 }
 
