@@ -1,6 +1,7 @@
 //! The blocks of one message: what can be sent, what is turned into something that can, what is left out.
 
 use dsh_plugin_api::json::{self, Object, Raw, raw};
+use dsh_plugin_api::kit::notes::NO_OUTPUT;
 use dsh_plugin_api::vocab::{Block, Image, Message, ReplayEnvelope, Role, Source};
 
 use super::super::assembler::has_metadata;
@@ -209,9 +210,6 @@ fn flatten(item: &Item, content: Vec<Block>, depth: usize, clean: &mut Vec<Block
         }
     }
 }
-
-/// Stands for a result or an error that says nothing.
-pub(super) const NO_OUTPUT: &str = "(no output)";
 
 /// A call or result that lacks its id, or whose content is bare text, is still one.
 fn salvage(block: Block) -> Block {

@@ -5,9 +5,10 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
+use dsh_plugin_api::kit::notes::NO_OUTPUT;
 use dsh_plugin_api::vocab::Block;
 
-use super::clean::{Item, NO_OUTPUT};
+use super::clean::Item;
 use super::{Fate, RepairKind, Repairs, is_blank};
 
 /// A call of an assistant message.

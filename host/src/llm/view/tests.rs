@@ -215,7 +215,7 @@ fn the_content_of_results_is_cleaned_too() {
         json!([
             ["assistant", [call("1"), call("2")]],
             ["user", [result("1", "inner"),
-                      {"type": "tool-result", "toolCallId": "2", "content": [text("(no output)")], "isError": true}]]
+                      {"type": "tool-result", "toolCallId": "2", "content": [text("(no tool output)")], "isError": true}]]
         ]),
         &[(1, "blank-text"), (1, "unknown-block"), (1, "misplaced-block"), (1, "blank-text"), (1, "empty-error")],
     );
