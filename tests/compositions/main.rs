@@ -11,6 +11,7 @@ mod killing;
 mod loading;
 mod mocking;
 mod providers;
+mod refusals;
 mod replaying;
 mod scenarios;
 mod strangers;

@@ -240,6 +240,23 @@ fn a_session_moves_to_another_kind_of_adapter_and_its_way_back_is_native() {
     let native = json!({ "role": "assistant", "content": "From the provider.", "reasoning_content": "hm" });
     assert_eq!((&sent[1]["reasoning_content"], &sent[3]), (&Value::Null, &native));
 
+    // A look at the whole session says the same, for the model it used last and for any other.
+    let ways = |args: &[&str]| -> Value {
+        let shown = composition.dsh(&[&["sessions", "show", id, "--fidelity", "--json"], args].concat()).json();
+        let answers = shown["messages"].as_array().unwrap().iter();
+        let ways: Vec<_> = answers.map(|answer| json!([answer["message"], answer["fidelity"]])).collect();
+        json!([shown["target"], shown["native"], shown["degraded"], ways])
+    };
+    let (native, degraded) = ("native", "degraded");
+    assert_eq!(ways(&[]), json!(["mock/m", 2, 2, [[1, degraded], [3, native], [5, degraded], [7, native]]]));
+    let there = json!(["recorded/m", 2, 2, [[1, native], [3, degraded], [5, native], [7, degraded]]]);
+    assert_eq!(ways(&["-m", "recorded/m"]), there);
+    assert_eq!(ways(&["--target", "recorded/m"]), there);
+    let table = composition.dsh(&["sessions", "show", id, "--fidelity"]);
+    assert!(table.stdout.starts_with("To mock/m: 2 native, 0 neutral, 2 degraded, 0 left out; 0 repairs"), "{table}");
+    let unknown = composition.dsh(&["sessions", "show", id, "--fidelity", "-m", "nobody/m"]);
+    assert_eq!((unknown.code, unknown.says("nobody")), (Some(2), true), "{unknown}");
+
     // Nothing stored was changed on the way.
     let kinds: Vec<Value> = {
         let messages = composition.dsh(&["sessions", "show", "--json", id]).json();

@@ -1,8 +1,8 @@
 //! One request with its retries.
 //!
-//! Every attempt is logged chunk by chunk; an attempt that is followed by `llm/retry` makes no message. A refusal of
-//! a request that carried replay metadata is followed by exactly one attempt with every message foreign (the last
-//! rung), and is remembered for the session and route.
+//! Every attempt is logged chunk by chunk; an attempt that is followed by `llm/retry` makes no message. A refusal that
+//! may mean the request's replay metadata, its images or its size is followed by an attempt without them (`ladder`),
+//! and is remembered for the session and route.
 
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use super::turn::Turn;
 use super::{AgentError, Session, TurnReason, Update};
 use crate::llm::assembler::{Assembled, BlockAssembler};
 use crate::llm::client::{Prepared, Replay, prepare};
+use crate::llm::ladder::{Rung, Spared};
 use crate::llm::retry;
 use crate::llm::view::{RequestInput, is_blank};
 use crate::session::batch::NewEvents;
@@ -38,8 +39,8 @@ pub(super) enum StepOutcome {
 struct Retries {
     /// By the retry policy.
     spent: u32,
-    /// The one without replay metadata, which is beside the policy.
-    stripped: u32,
+    /// Down the ladder, which is beside the policy.
+    rungs: u32,
 }
 
 impl Session {
@@ -53,8 +54,8 @@ impl Session {
         let config = *self.composition.client.config();
         let mut retries = Retries::default();
         loop {
-            let replay = if self.foreign_routes.contains(&provider) { Replay::AllForeign } else { Replay::Routed };
-            let prepared = match prepare(&turn.route, &turn.target, &self.input(turn), replay) {
+            let spared = self.spared.get(&provider).copied().unwrap_or_default();
+            let prepared = match self.prepare(turn, spared) {
                 Ok(prepared) => prepared,
                 Err(failure) => return Ok(StepOutcome::Failed(TurnReason::Error { failure })),
             };
@@ -81,15 +82,11 @@ impl Session {
                 FinishReason::Aborted { failure } | FinishReason::Error { failure } => failure.clone(),
             };
 
-            if prepared.native > 0 && !shown && retry::is_refusal_of_replay(&failure) {
-                retries.stripped += 1;
-                self.log_retry(turn, &retries, 0, &failure, Some(LlmRetry::FOREIGN));
-                self.update(Update::Notice(format!(
-                    "{provider} refused the request ({}). Asking once more without replay metadata; this session \
-                     sends {provider} none from here on.",
-                    failure.message
-                )));
-                self.foreign_routes.insert(provider.clone());
+            if !shown && let Some(rung) = self.next_rung(turn, &prepared, spared, &failure) {
+                retries.rungs += 1;
+                self.log_retry(turn, &retries, 0, &failure, Some(rung));
+                self.report_rung(&provider, rung, &prepared.images, &failure);
+                self.spared.entry(provider.clone()).or_default().add(rung);
                 continue;
             }
 
@@ -112,16 +109,19 @@ impl Session {
         }
     }
 
-    /// The next request in the host's words.
-    fn input(&self, turn: &Turn<'_>) -> RequestInput {
-        RequestInput {
+    /// The next request, without what its route is spared.
+    pub(super) fn prepare(&self, turn: &Turn<'_>, spared: Spared) -> Result<Prepared, Failure> {
+        let replay = if spared.metadata { Replay::AllForeign } else { Replay::Routed };
+        let input = RequestInput {
             system: Some(turn.preamble.system.clone()).filter(|system| !system.is_empty()),
             history: self.history.clone(),
             tools: turn.preamble.tools.clone(),
             max_tokens: turn.agent.max_tokens,
             temperature: turn.agent.temperature,
             reasoning_effort: turn.agent.reasoning_effort.clone(),
-        }
+            images_from: spared.images_from,
+        };
+        prepare(&turn.route, &turn.target, &input, replay)
     }
 
     /// Says why there is no further attempt, where the failure itself does not.
@@ -135,16 +135,17 @@ impl Session {
     }
 
     /// Logs that a further attempt follows in `delay_ms` milliseconds.
-    fn log_retry(&self, turn: &Turn<'_>, retries: &Retries, delay_ms: u64, failure: &Failure, replay: Option<&str>) {
+    fn log_retry(&self, turn: &Turn<'_>, retries: &Retries, delay_ms: u64, failure: &Failure, rung: Option<Rung>) {
         self.log(vec![NewEvent::llm_retry(&LlmRetry {
             turn: turn.number,
             step: turn.step,
             provider: &turn.target.provider,
-            retry: retries.spent + retries.stripped,
-            max_retries: self.composition.client.config().max_retries + retries.stripped,
+            retry: retries.spent + retries.rungs,
+            max_retries: self.composition.client.config().max_retries + retries.rungs,
             delay_ms,
             failure,
-            replay,
+            replay: (rung == Some(Rung::Metadata)).then_some(LlmRetry::FOREIGN),
+            images_from: rung.and_then(|rung| if let Rung::Images { from } = rung { Some(from) } else { None }),
         })]);
     }
 

@@ -2,10 +2,11 @@
 //!
 //! What reaches a request can be rebuilt from the log: history is derived from it, and nothing else is remembered
 //! across a restart. `session` holds the state of an open session, `turn` runs a prompt, `attempt` one request with
-//! its retries.
+//! its retries, `refusals` finds what a refused request can go without.
 
 mod attempt;
 mod prompt;
+mod refusals;
 mod session;
 #[cfg(test)]
 mod tests;
@@ -23,7 +24,7 @@ use crate::manifest::Manifest;
 use crate::session::batch::Durable;
 use crate::store::{Store, StoreError};
 
-pub use session::{Session, refused_routes};
+pub use session::{Session, last_model, spared_routes};
 
 /// What a manifest was turned into: everything that sessions of one process share.
 pub struct Composition {

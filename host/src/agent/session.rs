@@ -1,6 +1,6 @@
 //! The state of an open session.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -10,10 +10,11 @@ use dsh_plugin_api::vocab::{Failure, FailureCode, Message, Target};
 use super::turn::Turn;
 use super::{AgentError, Composition, SessionOptions, Update, UpdateSink};
 use crate::llm::client::Degraded;
+use crate::llm::ladder::{Rung, Spared};
 use crate::llm::registry::Route;
 use crate::llm::view::HistoryMessage;
 use crate::manifest::Agent;
-use crate::session::derive::DerivedMessage;
+use crate::session::derive::{DerivedMessage, SurfaceOp};
 use crate::session::event::{Event, Header, LlmDegrade, LlmRetry, NewEvent, kind};
 use crate::store::{OnDurable, Writer, now};
 
@@ -33,8 +34,8 @@ pub struct Session {
     header: Option<Raw>,
     /// Degrades that were reported.
     reported: HashSet<DegradeKey>,
-    /// Routes that refused this session's replay metadata.
-    pub(super) foreign_routes: HashSet<String>,
+    /// What routes are spared, since they refused it.
+    pub(super) spared: HashMap<String, Spared>,
     /// Those of them that refused it before this process, as long as nobody was told.
     pub(super) remembered_refusals: HashSet<String>,
 }
@@ -69,7 +70,7 @@ impl Session {
             titled: false,
             header: None,
             reported: HashSet::new(),
-            foreign_routes: HashSet::new(),
+            spared: HashMap::new(),
             remembered_refusals: HashSet::new(),
         })
     }
@@ -99,8 +100,8 @@ impl Session {
             titled: past.titled,
             header: past.header,
             reported: past.reported,
-            remembered_refusals: past.foreign_routes.clone(),
-            foreign_routes: past.foreign_routes,
+            remembered_refusals: past.spared.keys().cloned().collect(),
+            spared: past.spared,
             composition,
             updates,
             writer,
@@ -202,10 +203,16 @@ fn degrade_key(message_id: &str, position: usize, reason: &str, provider: &str) 
     (message, reason.to_owned(), provider.to_owned())
 }
 
-/// The routes that refused a session's replay metadata. Nothing native is sent to them any more.
+/// What the routes of a session are spared, since they refused it. Routes that refused nothing are left out.
 #[must_use]
-pub fn refused_routes(events: &[Event]) -> HashSet<String> {
-    Past::of(events).foreign_routes
+pub fn spared_routes(events: &[Event]) -> HashMap<String, Spared> {
+    Past::of(events).spared
+}
+
+/// The model that a session used last, as `provider/model`.
+#[must_use]
+pub fn last_model(events: &[Event]) -> Option<String> {
+    Past::of(events).last_model
 }
 
 /// A turn number from here on is damage: nobody counts that far, and JavaScript could not read what follows it.
@@ -219,7 +226,7 @@ struct Past {
     header: Option<Raw>,
     last_model: Option<String>,
     reported: HashSet<DegradeKey>,
-    foreign_routes: HashSet<String>,
+    spared: HashMap<String, Spared>,
 }
 
 impl Past {
@@ -255,10 +262,20 @@ impl Past {
                 self.reported.insert(key);
             }
             kind::LLM_RETRY => {
-                let data = data();
-                if data.get_str("replay").as_deref() == Some(LlmRetry::FOREIGN) {
-                    self.foreign_routes.extend(data.get_str("provider"));
+                let mut data = data();
+                let metadata = (data.get_str("replay").as_deref() == Some(LlmRetry::FOREIGN)).then_some(Rung::Metadata);
+                let images = data.take_as("imagesFrom").map(|from| Rung::Images { from });
+                if let Some(provider) = data.get_str("provider") {
+                    for rung in metadata.into_iter().chain(images) {
+                        self.spared.entry(provider.clone()).or_default().add(rung);
+                    }
                 }
+            }
+            // What stands in place of others moves those behind it, and the refused images may be gone: they are sent,
+            // and if they are refused again, that is remembered again.
+            _ if matches!(SurfaceOp::of(event), SurfaceOp::Replace { .. }) => {
+                self.spared.values_mut().for_each(|spared| spared.images_from = 0);
+                self.spared.retain(|_, spared| !spared.is_nothing());
             }
             // The set of kinds is open, and most of them are the history's concern.
             _ => {}

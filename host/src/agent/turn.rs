@@ -47,11 +47,11 @@ impl Turn<'_> {
         total.reasoning_tokens = sum(total.reasoning_tokens, more.reasoning_tokens);
     }
 
-    /// Notes what a request degraded, one entry per message.
+    /// Notes what a request degraded, one entry per message, in order.
     pub(super) fn note_degraded(&mut self, degraded: &[Degraded]) {
         for degrade in degraded {
-            if self.degraded.iter().all(|known| known.message != degrade.message) {
-                self.degraded.push(degrade.clone());
+            if let Err(place) = self.degraded.binary_search_by_key(&degrade.message, |known| known.message) {
+                self.degraded.insert(place, degrade.clone());
             }
         }
     }
@@ -113,12 +113,7 @@ impl Session {
         }
         self.history.push(HistoryMessage { message, interrupted: false });
         self.log_header(turn);
-        if self.remembered_refusals.remove(&turn.target.provider) {
-            self.update(Update::Notice(format!(
-                "{provider} refused this session's replay metadata before; every message goes to {provider} without it",
-                provider = turn.target.provider
-            )));
-        }
+        self.report_remembered(&turn.target.provider);
     }
 
     /// One request and the tools that it calls for. `None` means that a further step follows.

@@ -6,15 +6,17 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::Args;
 use dsh_plugin_api::json::{self, Object, Raw, raw};
-use dsh_plugin_api::vocab::{Exchange, HeaderValue, HttpRequest, Repair, Request, Source, Tool};
+use dsh_plugin_api::vocab::{Exchange, Failure, HeaderValue, HttpRequest, Repair, Request, Source, Target, Tool};
 use serde::Serialize;
 
 use super::{CommandError, Context};
-use crate::agent::refused_routes;
+use crate::agent::spared_routes;
 use crate::llm::prepare::{Degraded, HistoryMessage, Neutral, Prepared, Replay, RequestInput, prepare};
+use crate::llm::registry::Route;
 use crate::llm::view::RepairKind;
 use crate::manifest::Manifest;
 use crate::session::event::kind;
@@ -43,24 +45,15 @@ pub(super) fn run(context: &Context, args: RequestArgs) -> Result<ExitCode, Comm
     let (route, target) = registry
         .resolve(&args.model)
         .map_err(|failure| CommandError::usage_text(failure.message, "`dsh models` lists what the manifest serves"))?;
-    let mut closed = Vec::new();
-    let mut replay = Replay::Routed;
-    let input = match (&args.session, &args.file) {
+    let failed = |failure| CommandError::failed_text(format!("{target}: {failure}"));
+    let prepared = match (&args.session, &args.file) {
         (Some(session), _) => {
             let log = context.store().read(session).map_err(|e| CommandError::failed_text(e.to_string()))?;
-            closed = closed_calls(&log);
-            if refused_routes(&log.events).contains(&target.provider) {
-                replay = Replay::AllForeign;
-            }
-            input_of_session(&log, &manifest)
+            prepare_session(&log, &manifest, &route, &target).map_err(failed)?
         }
-        (None, Some(file)) => input_of_file(file)?,
+        (None, Some(file)) => prepare(&route, &target, &input_of_file(file)?, Replay::Routed).map_err(failed)?,
         (None, None) => return Err(CommandError::usage_text("there is no request", "name a file or a --session")),
     };
-    let mut prepared = prepare(&route, &target, &input, replay)
-        .map_err(|failure| CommandError::failed_text(format!("{target}: {failure}")))?;
-    prepared.repairs.extend(closed);
-    prepared.repairs.sort_by_key(|repair| repair.message);
     let shown = Shown::of(&prepared);
     let mut out = io::stdout().lock();
     let written = if args.json {
@@ -97,6 +90,23 @@ fn input_of_file(file: &Path) -> Result<RequestInput, CommandError> {
         entry.interrupted = entry.message.extra.take("interrupted").is_some_and(|mark| mark.get() == "true");
     }
     Ok(input)
+}
+
+/// The next request of a session to this model, with the repairs that recovery made. What its route refused of the
+/// session before is left out.
+pub(super) fn prepare_session(
+    log: &Log,
+    manifest: &Manifest,
+    route: &Arc<Route>,
+    target: &Target,
+) -> Result<Prepared, Failure> {
+    let spared = spared_routes(&log.events).remove(&target.provider).unwrap_or_default();
+    let replay = if spared.metadata { Replay::AllForeign } else { Replay::Routed };
+    let input = RequestInput { images_from: spared.images_from, ..input_of_session(log, manifest) };
+    let mut prepared = prepare(route, target, &input, replay)?;
+    prepared.repairs.extend(closed_calls(log));
+    prepared.repairs.sort_by_key(|repair| repair.message);
+    Ok(prepared)
 }
 
 /// The next request of a session: its history, the system prompt and tools that it last used, and the limits of the
@@ -176,7 +186,7 @@ impl<'a> Shown<'a> {
 }
 
 /// Name and meaning of a repair. Those of adapters have a name only.
-fn explain(kind: &str) -> String {
+pub(super) fn explain(kind: &str) -> String {
     match RepairKind::ALL.iter().find(|known| known.name() == kind) {
         Some(known) => format!("{kind}: {}", known.description()),
         None => kind.to_owned(),

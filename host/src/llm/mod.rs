@@ -3,7 +3,7 @@
 //! `registry` knows the routes, `degrade` decides native or foreign, `view` makes a history acceptable, `prepare` does
 //! both and has the adapter convert the result. `transport` sends it, with the secrets of `credential`, `exchange`
 //! makes chunks of the answer, `assembler` makes blocks of chunks, and `retry` says whether a failed attempt is worth
-//! another. `discovery` asks a server for its models.
+//! another; `ladder`, what a refused request is sent without. `discovery` asks a server for its models.
 
 pub mod assembler;
 pub mod client;
@@ -11,6 +11,7 @@ pub mod credential;
 pub mod degrade;
 mod discovery;
 pub mod exchange;
+pub mod ladder;
 pub mod prepare;
 pub mod registry;
 pub mod retry;

@@ -13,7 +13,8 @@ use dsh_plugin_api::abi::calls::{Convert, Converted};
 use dsh_plugin_api::vocab::{Exchange, Failure, FailureCode, HeaderValue, HttpRequest, Repair, Target};
 use serde::Serialize;
 
-use super::degrade;
+use super::degrade::{self, Fate};
+use super::ladder::Carried;
 use super::registry::Route;
 use super::view::{View, request_view};
 
@@ -65,8 +66,12 @@ pub struct Prepared {
     pub neutral: Vec<Neutral>,
     /// Changes of the request view and of the adapter, in order of message.
     pub repairs: Vec<Repair>,
+    /// What became of each message of the input.
+    pub fates: Vec<Fate>,
     /// How many messages went out native.
     pub native: usize,
+    /// Position of the message of each image, ascending.
+    pub images: Vec<usize>,
 }
 
 /// Degrade routing (with the adapter's hook), request view, conversion.
@@ -98,7 +103,7 @@ pub fn prepare(route: &Arc<Route>, target: &Target, input: &RequestInput, replay
         check_destination(route, request)?;
     }
     degrade::announce(route, target, &routed.degraded);
-    let native = view.native();
+    let (native, images) = (view.native(), view.images());
     let mut repairs = view.repairs;
     for Repair { message, kind } in converted.repairs {
         match view.positions.get(message) {
@@ -118,7 +123,9 @@ pub fn prepare(route: &Arc<Route>, target: &Target, input: &RequestInput, replay
         degraded: routed.degraded,
         neutral: routed.neutral,
         repairs,
+        fates: routed.fates,
         native,
+        images,
     })
 }
 
@@ -163,6 +170,24 @@ fn check_destination(route: &Route, request: &HttpRequest) -> Result<(), Failure
 fn origin(url: &str) -> Option<String> {
     let url = reqwest::Url::parse(url).ok().filter(|url| matches!(url.scheme(), "http" | "https"))?;
     Some(url.origin().ascii_serialization())
+}
+
+impl Prepared {
+    /// What a further attempt could go without.
+    #[must_use]
+    pub fn carried(&self) -> Carried<'_> {
+        Carried { native: self.native, images: &self.images }
+    }
+
+    /// True when the provider would get the same bytes from both.
+    #[must_use]
+    pub fn sends_what(&self, other: &Self) -> bool {
+        match (&self.exchange, &other.exchange) {
+            (Exchange::Http(one), Exchange::Http(two)) => one.url == two.url && one.body.get() == two.body.get(),
+            // Nothing is sent; what the adapter makes of it is its own affair.
+            (Exchange::Http(_) | Exchange::Polled(_), Exchange::Http(_) | Exchange::Polled(_)) => false,
+        }
+    }
 }
 
 impl Degraded {

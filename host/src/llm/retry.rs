@@ -119,28 +119,6 @@ pub fn jitter() -> f64 {
     f64::from((RandomState::new().build_hasher().finish() >> 32) as u32) / f64::from(u32::MAX)
 }
 
-/// True when a provider refused a request as invalid (400, 404, 422), so that replay metadata may be the cause. The
-/// caller knows the other half: that the request carried such metadata, and that nothing was streamed before.
-///
-/// Refusals whose body names another cause are left out: a retry without metadata would lose fidelity for nothing.
-#[must_use]
-pub const fn is_refusal_of_replay(failure: &Failure) -> bool {
-    use FailureCode as Code;
-    matches!(failure.status, Some(400 | 404 | 422))
-        && !matches!(
-            failure.code,
-            Code::Auth
-                | Code::RateLimit
-                | Code::Quota
-                | Code::ContextWindowExceeded
-                | Code::Refused
-                | Code::UnknownModel
-                | Code::PluginPanic
-                | Code::PluginCrashed
-                | Code::PluginTimeout
-        )
-}
-
 /// The wait that response headers (names in lower case) ask for, in milliseconds: `retry-after-ms`, or `retry-after`
 /// in seconds or as an HTTP date (RFC 9110, 10.2.3). A date counts from the response's own `date`, else from `now`;
 /// one in the past is 0.
@@ -266,27 +244,6 @@ mod tests {
         let none = Transport { max_retries: 0, ..CONFIG };
         assert_eq!(delay(&none, 1, &failure("TRANSPORT", None), 0.5), spent(0));
         assert_eq!(delay(&CONFIG, 1, &failure("AUTH", Some(401)), 0.5), Decision::GiveUp(GiveUp::Fatal));
-    }
-
-    #[test]
-    fn only_an_unexplained_refusal_blames_the_replay_metadata() {
-        for (code, status, expected) in [
-            ("INVALID_REQUEST", Some(400), true),
-            ("INVALID_REQUEST", Some(404), true),
-            ("INVALID_REQUEST", Some(422), true),
-            ("SOMETHING_NEW", Some(400), true),
-            ("PROTOCOL", Some(400), true),
-            ("INVALID_REQUEST", Some(413), false),
-            ("INVALID_REQUEST", None, false),
-            ("SERVER", Some(500), false),
-            ("AUTH", Some(400), false),
-            ("QUOTA", Some(400), false),
-            ("CONTEXT_WINDOW_EXCEEDED", Some(400), false),
-            ("REFUSED", Some(400), false),
-            ("UNKNOWN_MODEL", Some(404), false),
-        ] {
-            assert_eq!(is_refusal_of_replay(&failure(code, status)), expected, "{code} {status:?}");
-        }
     }
 
     #[test]

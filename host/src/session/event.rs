@@ -413,9 +413,13 @@ pub struct LlmRetry<'a> {
     pub delay_ms: u64,
     /// What went wrong with the last one.
     pub failure: &'a Failure,
-    /// [`LlmRetry::FOREIGN`] when the coming attempt carries no replay metadata.
+    /// [`LlmRetry::FOREIGN`] when the coming attempt carries no replay metadata, as all that follow.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replay: Option<&'a str>,
+    /// Position of the first message whose images the coming attempt carries, as all that follow, when it carries
+    /// fewer than the last one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub images_from: Option<usize>,
 }
 
 impl LlmRetry<'_> {
@@ -453,6 +457,7 @@ mod tests {
             delay_ms: 5,
             failure: &failure,
             replay: Some("foreign"),
+            images_from: Some(4),
         };
         for (event, expected) in [
             (NewEvent::turn_start(1), json!({"type":"turn/start","data":{"turn":1}})),
@@ -480,7 +485,7 @@ mod tests {
             ),
             (
                 NewEvent::llm_retry(&retry),
-                json!({"type":"llm/retry","data":{"turn":1,"step":1,"provider":"p","retry":1,"maxRetries":3,"delayMs":5,"failure":{"message":"down","code":"SERVER"},"replay":"foreign"},"ignorable":true}),
+                json!({"type":"llm/retry","data":{"turn":1,"step":1,"provider":"p","retry":1,"maxRetries":3,"delayMs":5,"failure":{"message":"down","code":"SERVER"},"replay":"foreign","imagesFrom":4},"ignorable":true}),
             ),
         ] {
             let mut written = serde_json::to_value(event.at(7, 9)).unwrap();

@@ -240,6 +240,7 @@ mod tests {
             delay_ms: 1,
             failure: &failure,
             replay: None,
+            images_from: None,
         };
         NewEvent::llm_retry(&retry)
     }

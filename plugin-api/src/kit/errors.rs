@@ -142,6 +142,22 @@ impl ErrorFacts {
         }
     }
 
+    /// The message. Where only the name of the error says that it is about an image or a size, it stands behind the
+    /// message: no code of ours says that, and the host asks again without images when a refusal names them.
+    fn told(&self) -> Option<String> {
+        let message = self.message.as_deref().filter(|text| !text.trim().is_empty());
+        let says = |words: &[&str]| {
+            message.is_some_and(|message| words.iter().any(|word| message.to_lowercase().contains(word)))
+        };
+        let mut names = self.names.split(' ').filter(|name| {
+            (name.contains("image") && !says(&["image"])) || (name.contains("too_large") && !says(&["large", "size"]))
+        });
+        match (message, names.next()) {
+            (Some(message), Some(name)) => Some(format!("{message} ({name})")),
+            (message, _) => message.map(str::to_owned),
+        }
+    }
+
     /// True for a limit that is soon over by the provider's own word.
     const fn is_short(&self) -> bool {
         self.retry_after_ms.is_some() && !self.of_the_day
@@ -212,7 +228,7 @@ pub fn refused(head: &HeadFacts, body: &[u8]) -> Failure {
     let text = String::from_utf8_lossy(body);
     let text = text.trim_start_matches('\u{feff}').trim();
     let facts = body_facts(text);
-    let message = facts.message.clone().unwrap_or_else(|| match excerpt(text, EXCERPT_LIMIT) {
+    let message = facts.told().unwrap_or_else(|| match excerpt(text, EXCERPT_LIMIT) {
         line if line.is_empty() => format!("the provider answered HTTP {} without a body", head.status),
         line => format!("the provider answered HTTP {}: {line}", head.status),
     });
@@ -253,7 +269,7 @@ fn body_facts(text: &str) -> ErrorFacts {
 /// The failure of an error object inside a stream or answer with status 200.
 pub fn in_stream(head: &HeadFacts, error: &RawValue) -> Failure {
     let facts = ErrorFacts::read(error);
-    let message = facts.message.clone().filter(|text| !text.trim().is_empty());
+    let message = facts.told();
     Failure {
         message: message.unwrap_or_else(|| "the provider reported an error without saying which".to_owned()),
         code: facts.class(facts.status),
@@ -317,6 +333,22 @@ mod tests {
 
     fn head(status: u16) -> HeadFacts {
         HeadFacts { status, content_type: String::new(), request_id: None, retry_after_ms: None }
+    }
+
+    #[test]
+    fn a_name_that_speaks_of_an_image_or_a_size_stands_behind_a_message_that_does_not() {
+        for (body, message) in [
+            (r#"{"error":{"message":"Invalid input.","code":"invalid_image"}}"#, "Invalid input. (invalid_image)"),
+            (r#"{"error":{"message":"Bad.","type":"request_too_large"}}"#, "Bad. (request_too_large)"),
+            (r#"{"error":{"message":"Not an Image.","code":"invalid_image"}}"#, "Not an Image."),
+            (r#"{"error":{"message":"Over the maximum size","type":"request_too_large"}}"#, "Over the maximum size"),
+            (r#"{"error":{"message":"Bad.","type":"invalid_request_error"}}"#, "Bad."),
+        ] {
+            assert_eq!(refused(&head(400), body.as_bytes()).message, message);
+            let error = serde_json::from_str::<&RawValue>(body).unwrap();
+            let [error] = members_of(error, ["error"]).unwrap();
+            assert_eq!(in_stream(&head(200), error.unwrap()).message, message);
+        }
     }
 
     #[test]

@@ -216,6 +216,7 @@ fn words(content: &Value) -> String {
     let word = |block: &Value| match block["type"].as_str().unwrap() {
         "tool-call" => format!("{}({})", block["name"].as_str().unwrap(), block["arguments"].as_str().unwrap()),
         "tool-result" => format!("[{}]", words(&block["content"])),
+        "image" => "<image>".to_owned(),
         _ => block["text"].as_str().unwrap().trim_end().to_owned(),
     };
     content.as_array().unwrap().iter().map(word).collect::<Vec<_>>().join(" ")
@@ -247,8 +248,9 @@ fn outline(kind: &str, data: &Value) -> Option<String> {
         }
         "llm/retry" => {
             let replay = data["replay"].as_str().map(|replay| format!(" {replay}")).unwrap_or_default();
+            let images = data["imagesFrom"].as_u64().map(|from| format!(" images from {from}")).unwrap_or_default();
             format!(
-                "retry {}/{}{replay} after {}",
+                "retry {}/{}{replay}{images} after {}",
                 data["retry"],
                 data["maxRetries"],
                 data["failure"]["code"].as_str().unwrap()

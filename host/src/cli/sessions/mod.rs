@@ -1,5 +1,7 @@
-//! `dsh sessions`: look into recorded sessions. Needs no valid manifest and loads no adapter.
+//! `dsh sessions`: look into recorded sessions. Needs no valid manifest and loads no adapter, but for
+//! `show --fidelity`.
 
+mod fidelity;
 mod transcript;
 
 use std::io::{self, IsTerminal, Write};
@@ -14,6 +16,7 @@ use super::output::{clip, plain, table};
 use super::{CommandError, Context};
 use crate::session::line;
 use crate::store::{Listed, Log, Problem, Store, StoreError};
+use fidelity::Fidelity;
 use transcript::{Look, Transcript};
 
 /// `dsh sessions …`
@@ -25,7 +28,7 @@ pub enum SessionsCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Show one session: as a transcript, its messages, or its events
+    /// Show one session: as a transcript, its messages, its events, or what a model gets of it
     Show {
         /// Session id or file
         session: String,
@@ -35,7 +38,13 @@ pub enum SessionsCommand {
         /// Show the expanded events
         #[arg(long)]
         events: bool,
-        /// Print JSON: the messages as an array, or the events one a line
+        /// Sum up what goes out native, neutral or degraded, and what is repaired; needs the manifest
+        #[arg(long, conflicts_with_all = ["messages", "events"])]
+        fidelity: bool,
+        /// With --fidelity: the model that it is for, as PROVIDER/MODEL [default: the session's last]
+        #[arg(short, long, visible_alias = "target", value_name = "PROVIDER/MODEL", requires = "fidelity")]
+        model: Option<String>,
+        /// Print JSON: the messages as an array, the events one a line, the fidelity as an object
         #[arg(long)]
         json: bool,
     },
@@ -73,7 +82,10 @@ pub(super) fn run(context: &Context, command: SessionsCommand) -> Result<ExitCod
     let mut out = io::BufWriter::new(io::stdout().lock());
     let done = match command {
         SessionsCommand::List { json } => list(&store, json, &mut out),
-        SessionsCommand::Show { session, messages, events, json } => {
+        SessionsCommand::Show { session, fidelity: true, model, json, .. } => {
+            show_fidelity(context, &store, &session, model, json, &mut out)
+        }
+        SessionsCommand::Show { session, messages, events, json, .. } => {
             let view = match (messages, events) {
                 (_, true) => View::Events,
                 (true, false) => View::Messages,
@@ -93,19 +105,27 @@ pub(super) fn run(context: &Context, command: SessionsCommand) -> Result<ExitCod
         Err(Failed::Store(error @ (StoreError::NotFound { .. } | StoreError::InvalidId(_)))) => {
             Err(CommandError::usage_text(error.to_string(), "give an id from `dsh sessions list`, or a file"))
         }
+        Err(Failed::Command(error)) => Err(error),
         Err(Failed::Store(error)) => Err(CommandError::failed_text(error.to_string())),
     }
 }
 
-/// How a command fails: at the session, or at its own output.
+/// How a command fails: at the session, at what it needs beside it, or at its own output.
 enum Failed {
     Store(StoreError),
+    Command(CommandError),
     Output(io::Error),
 }
 
 impl From<StoreError> for Failed {
     fn from(error: StoreError) -> Self {
         Self::Store(error)
+    }
+}
+
+impl From<CommandError> for Failed {
+    fn from(error: CommandError) -> Self {
+        Self::Command(error)
     }
 }
 
@@ -202,6 +222,25 @@ fn show(store: &Store, session: &str, view: View, json: bool, out: &mut impl Wri
             let look = if io::stdout().is_terminal() { Look::Terminal } else { Look::Plain };
             Transcript::new(&log, look).write(out)?;
         }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show_fidelity(
+    context: &Context,
+    store: &Store,
+    session: &str,
+    model: Option<String>,
+    json: bool,
+    out: &mut impl Write,
+) -> Done {
+    let log = store.read(session)?;
+    warn_of_damage(&log, session);
+    let fidelity = Fidelity::of(context, &log, model)?;
+    if json {
+        write_json(&fidelity, out)?;
+    } else {
+        fidelity.print(out)?;
     }
     Ok(ExitCode::SUCCESS)
 }

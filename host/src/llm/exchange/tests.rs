@@ -58,7 +58,9 @@ fn prepared(adapter: Lines, origin: Option<&str>, credential: Option<&str>, exch
         degraded: Vec::new(),
         neutral: Vec::new(),
         repairs: Vec::new(),
+        fates: Vec::new(),
         native: 0,
+        images: Vec::new(),
     }
 }
 

@@ -153,3 +153,24 @@ fn an_interrupted_mark_reaches_the_model() {
     assert_eq!(messages.len(), 4);
     assert!(matches!(&messages[2].content[..], [Block::Text(text)] if text.contains("interrupted")));
 }
+
+#[test]
+fn two_requests_send_the_same_only_when_every_byte_is_the_same() {
+    let foreign = |convert: fn(&Convert) -> Exchange, replay| {
+        let convert = move |call: &Convert| Ok(Converted { exchange: convert(call), repairs: Vec::new() });
+        let adapter = FakeAdapter { convert: Box::new(convert), ..FakeAdapter::default() };
+        prepare(&route(Arc::new(adapter)), &target(), &input(json!([user("q"), answer(sound())])), replay).unwrap()
+    };
+    let body = |call: &Convert| {
+        let Exchange::Http(mut request) = http("https://api.example.test/x") else { unreachable!() };
+        request.body = json::raw(&call.request);
+        Exchange::Http(request)
+    };
+    let fixed = |_: &Convert| http("https://api.example.test/x");
+    let polled = |_: &Convert| Exchange::Polled(json::raw(&1));
+    for (convert, same) in [(body as fn(&Convert) -> Exchange, false), (fixed, true), (polled, false)] {
+        let (native, stripped) = (foreign(convert, Replay::Routed), foreign(convert, Replay::AllForeign));
+        assert_eq!((native.native, stripped.native), (1, 0));
+        assert_eq!(native.sends_what(&stripped), same);
+    }
+}

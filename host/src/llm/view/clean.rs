@@ -1,6 +1,7 @@
 //! The blocks of one message: what can be sent, what is turned into something that can, what is left out.
 
 use dsh_plugin_api::json::{self, Object, Raw, raw};
+use dsh_plugin_api::kit::notes::NO_OUTPUT;
 use dsh_plugin_api::vocab::{Block, Image, Message, ReplayEnvelope, Role, Source};
 
 use super::super::assembler::has_metadata;
@@ -14,6 +15,8 @@ pub(super) struct Item {
     pub position: usize,
     /// What becomes of it.
     pub fate: Fate,
+    /// Whether its images are sent.
+    images: bool,
     /// The message without its results.
     pub message: Message,
     /// The mark of the log.
@@ -48,7 +51,7 @@ impl Item {
 
 /// Cleans every message of a history. Also gives the system prompt, with the system messages that lead the history.
 pub(super) fn history(input: &RequestInput, fates: &[Fate], repairs: &mut Repairs) -> (Vec<Item>, Option<String>) {
-    let mut system = input.system.clone();
+    let mut system: Vec<String> = input.system.iter().cloned().collect();
     let mut leading = true;
     let mut items = Vec::with_capacity(input.history.len());
     for (position, entry) in input.history.iter().enumerate() {
@@ -58,18 +61,19 @@ pub(super) fn history(input: &RequestInput, fates: &[Fate], repairs: &mut Repair
         } else {
             repairs.add(position, RepairKind::SystemMessage);
             if leading {
-                let parts = [system.unwrap_or_default(), entry.message.text()];
-                let parts: Vec<_> = parts.into_iter().filter(|part| !is_blank(part)).collect();
-                system = Some(parts.join("\n\n"));
+                system.push(entry.message.text());
                 continue;
             }
         }
-        items.push(item(position, entry, fate, repairs));
+        items.push(item(position, entry, fate, position >= input.images_from, repairs));
     }
-    (items, system)
+    if system.len() > 1 {
+        system.retain(|part| !is_blank(part));
+    }
+    (items, Some(system.join("\n\n")))
 }
 
-fn item(position: usize, entry: &HistoryMessage, fate: Fate, repairs: &mut Repairs) -> Item {
+fn item(position: usize, entry: &HistoryMessage, fate: Fate, images: bool, repairs: &mut Repairs) -> Item {
     let mut message = entry.message.clone();
     if message.role == Role::System {
         message.role = Role::User;
@@ -78,6 +82,7 @@ fn item(position: usize, entry: &HistoryMessage, fate: Fate, repairs: &mut Repai
     let mut item = Item {
         position,
         fate,
+        images,
         message,
         interrupted: entry.interrupted,
         calls: Vec::new(),
@@ -151,32 +156,34 @@ fn user_block(item: &mut Item, block: Block, repairs: &mut Repairs) -> Option<Bl
             set_aside(item, tool_call_id, content, is_error, repairs);
             None
         }
-        block => plain_block(item.position, block, repairs),
+        block => plain_block(item, block, repairs),
     }
 }
 
 /// Text and images; everything else is left out.
-fn plain_block(position: usize, block: Block, repairs: &mut Repairs) -> Option<Block> {
+fn plain_block(item: &Item, block: Block, repairs: &mut Repairs) -> Option<Block> {
     let kind = match block {
         Block::Text(text) if !is_blank(&text) => return Some(Block::Text(text)),
         Block::Text(_) => RepairKind::BlankText,
-        Block::Image(image) => match unusable(&image) {
-            None => return Some(Block::Image(image)),
-            Some(note) => {
-                repairs.add(position, RepairKind::UnusableImage);
-                return Some(Block::Text(note));
-            }
-        },
+        Block::Image(image) => {
+            let (kind, note) = match unusable(&image) {
+                None if item.images => return Some(Block::Image(image)),
+                None => (RepairKind::RefusedImage, REFUSED_IMAGE.to_owned()),
+                Some(note) => (RepairKind::UnusableImage, note),
+            };
+            repairs.add(item.position, kind);
+            return Some(Block::Text(note));
+        }
         Block::Reasoning(_) | Block::ToolCall { .. } | Block::ToolResult { .. } => RepairKind::MisplacedBlock,
         Block::Other(_) => RepairKind::UnknownBlock,
     };
-    repairs.add(position, kind);
+    repairs.add(item.position, kind);
     None
 }
 
 fn set_aside(item: &mut Item, id: String, content: Vec<Block>, is_error: Option<bool>, repairs: &mut Repairs) {
     let mut clean = Vec::with_capacity(content.len());
-    flatten(item.position, content, DEEPEST_RESULT, &mut clean, repairs);
+    flatten(item, content, DEEPEST_RESULT, &mut clean, repairs);
     if clean.is_empty() && is_error == Some(true) {
         repairs.add(item.position, RepairKind::EmptyError);
         clean.push(Block::Text(NO_OUTPUT.to_owned()));
@@ -190,22 +197,19 @@ fn set_aside(item: &mut Item, id: String, content: Vec<Block>, is_error: Option<
 const DEEPEST_RESULT: usize = 8;
 
 /// The plain blocks of a result; a result inside a result gives its content, down to `depth` levels.
-fn flatten(position: usize, content: Vec<Block>, depth: usize, clean: &mut Vec<Block>, repairs: &mut Repairs) {
+fn flatten(item: &Item, content: Vec<Block>, depth: usize, clean: &mut Vec<Block>, repairs: &mut Repairs) {
     for block in content {
         match salvage(block) {
             Block::ToolResult { content, .. } => {
-                repairs.add(position, RepairKind::MisplacedBlock);
+                repairs.add(item.position, RepairKind::MisplacedBlock);
                 if let Some(depth) = depth.checked_sub(1) {
-                    flatten(position, content, depth, clean, repairs);
+                    flatten(item, content, depth, clean, repairs);
                 }
             }
-            block => clean.extend(plain_block(position, block, repairs)),
+            block => clean.extend(plain_block(item, block, repairs)),
         }
     }
 }
-
-/// Stands for a result or an error that says nothing.
-pub(super) const NO_OUTPUT: &str = "(no output)";
 
 /// A call or result that lacks its id, or whose content is bare text, is still one.
 fn salvage(block: Block) -> Block {
@@ -248,6 +252,9 @@ fn id_text(id: &serde_json::value::RawValue) -> String {
         Err(_) => id.get().to_owned(),
     }
 }
+
+/// The note that stands in for an image that the provider does not take.
+pub(super) const REFUSED_IMAGE: &str = "[image left out: the provider refused a request with it]";
 
 /// The note that stands in for an image that cannot be sent.
 fn unusable(image: &Image) -> Option<String> {

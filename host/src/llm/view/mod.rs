@@ -22,7 +22,9 @@ mod properties;
 #[cfg(test)]
 mod tests;
 
-use dsh_plugin_api::vocab::{Message, Repair, Request, Routing, Tool};
+use std::collections::HashSet;
+
+use dsh_plugin_api::vocab::{Block, Message, Repair, Request, Role, Routing, Tool};
 
 use super::degrade::Fate;
 
@@ -56,13 +58,16 @@ pub struct RequestInput {
     pub temperature: Option<f64>,
     /// `minimal`, `low`, `medium`, `high`, `xhigh` or `max`; absent means off.
     pub reasoning_effort: Option<String>,
+    /// Position of the first message whose images are sent; those of earlier messages are replaced by a note. 0 unless
+    /// the provider refused them ([`super::ladder`]).
+    pub images_from: usize,
 }
 
 impl From<Request> for RequestInput {
     fn from(request: Request) -> Self {
         let Request { system, messages, tools, max_tokens, temperature, reasoning_effort } = request;
         let history = messages.into_iter().map(HistoryMessage::from).collect();
-        Self { system, history, tools, max_tokens, temperature, reasoning_effort }
+        Self { system, history, tools, max_tokens, temperature, reasoning_effort, images_from: 0 }
     }
 }
 
@@ -85,6 +90,16 @@ impl View {
     #[must_use]
     pub fn native(&self) -> usize {
         self.routing.iter().filter(|routing| **routing == Routing::Native).count()
+    }
+
+    /// Position in the input history of the message of each image of users and tools, ascending.
+    #[must_use]
+    pub fn images(&self) -> Vec<usize> {
+        let said = self.request.messages.iter().zip(&self.positions).filter(|(message, _)| message.role == Role::User);
+        let mut images: Vec<usize> =
+            said.flat_map(|(message, position)| std::iter::repeat_n(*position, images_of(&message.content))).collect();
+        images.sort_unstable();
+        images
     }
 }
 
@@ -134,6 +149,8 @@ repair_kinds! {
     NamelessCall = "nameless-call",
     /// An image that cannot be sent was replaced by a note.
     UnusableImage = "unusable-image",
+    /// An image that the provider refused, or that made the request too large, was replaced by a note.
+    RefusedImage = "refused-image",
     /// Tool arguments that are no JSON object were replaced by an empty object.
     UnparseableArguments = "unparseable-arguments",
     /// An error result without content was given a text.
@@ -164,24 +181,38 @@ repair_kinds! {
 
 /// Collects repairs.
 #[derive(Debug, Default)]
-struct Repairs(Vec<(usize, RepairKind)>);
+struct Repairs {
+    list: Vec<(usize, RepairKind)>,
+    /// Those of `list` that were added once.
+    once: HashSet<(usize, RepairKind)>,
+}
 
 impl Repairs {
     fn add(&mut self, position: usize, kind: RepairKind) {
-        self.0.push((position, kind));
+        self.list.push((position, kind));
     }
 
-    /// For a change that can have several causes but is one change.
+    /// For a change that can have several causes but is one change. Such a kind is never added in another way.
     fn add_once(&mut self, position: usize, kind: RepairKind) {
-        if !self.0.contains(&(position, kind)) {
+        if self.once.insert((position, kind)) {
             self.add(position, kind);
         }
     }
 
     fn into_list(mut self) -> Vec<Repair> {
-        self.0.sort_by_key(|(position, _)| *position);
-        self.0.into_iter().map(|(message, kind)| Repair { message, kind: kind.name().to_owned() }).collect()
+        self.list.sort_by_key(|(position, _)| *position);
+        self.list.into_iter().map(|(message, kind)| Repair { message, kind: kind.name().to_owned() }).collect()
     }
+}
+
+/// How many images these blocks and the results among them have.
+fn images_of(blocks: &[Block]) -> usize {
+    let count = |block: &Block| match block {
+        Block::Image(_) => 1,
+        Block::ToolResult { content, .. } => images_of(content),
+        Block::Text(_) | Block::Reasoning(_) | Block::ToolCall { .. } | Block::Other(_) => 0,
+    };
+    blocks.iter().map(count).sum()
 }
 
 /// Builds the view. `fates` has one element per message of the history.

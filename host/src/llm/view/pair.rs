@@ -3,11 +3,12 @@
 //! A result belongs to the nearest message before it that has a call of its id. Ids are therefore local to a message,
 //! and one that a model uses again in a later turn does no harm.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 
+use dsh_plugin_api::kit::notes::NO_OUTPUT;
 use dsh_plugin_api::vocab::Block;
 
-use super::clean::{Item, NO_OUTPUT};
+use super::clean::Item;
 use super::{Fate, RepairKind, Repairs, is_blank};
 
 /// A call of an assistant message.
@@ -44,64 +45,75 @@ pub(super) struct Answer {
 }
 
 /// Gives every result to its call; what finds none becomes text where it stands.
+///
+/// One pass: what a result may belong to is known when it is met, so that a history with as many late results as
+/// messages takes no longer for each of them.
 pub(super) fn join(items: &mut [Item], repairs: &mut Repairs) {
-    let mut lost: Vec<(usize, Answer)> = Vec::new();
+    let mut homes: HashMap<String, Home> = HashMap::new();
+    let mut caller = None;
+    let mut lost: Vec<Lost> = Vec::new();
     for at in 0..items.len() {
+        if !items[at].calls.is_empty() {
+            caller = Some(at);
+            open(&items[at], at, &mut homes);
+        }
         for answer in std::mem::take(&mut items[at].results) {
             if is_blank(&answer.id) {
-                lost.push((at, answer));
+                lost.push(Lost { at, caller, answer });
                 continue;
             }
-            match home(&items[..=at], &answer.id) {
-                Home::Waiting(item, call) => items[item].calls[call].answer = Some(answer),
-                Home::Answered => stray(&mut items[at], answer, RepairKind::DuplicateResult, repairs),
-                Home::None => stray(&mut items[at], answer, RepairKind::OrphanResult, repairs),
+            match homes.get_mut(&answer.id).map(|home| (home.item, home.waiting.pop_front())) {
+                Some((item, Some(call))) => items[item].calls[call].answer = Some(answer),
+                Some((item, None)) if items[item].fate != Fate::FailedAttempt => {
+                    stray(&mut items[at], answer, RepairKind::DuplicateResult, repairs);
+                }
+                Some((_, None)) | None => stray(&mut items[at], answer, RepairKind::OrphanResult, repairs),
             }
         }
     }
     adopt(items, lost, repairs);
 }
 
-enum Home {
-    /// This call of this item waits for it.
-    Waiting(usize, usize),
-    /// Its call has a result.
-    Answered,
-    /// There is no such call.
-    None,
+/// The nearest message with calls of one id.
+struct Home {
+    item: usize,
+    /// Those of its calls of this id that have no result, in order: ids that repeat within one message are answered in
+    /// order. The calls of a failed attempt wait for nothing.
+    waiting: VecDeque<usize>,
 }
 
-fn home(before: &[Item], id: &str) -> Home {
-    for (at, item) in before.iter().enumerate().rev() {
-        let mut same = item.calls.iter().enumerate().filter(|(_, call)| call.id == id).peekable();
-        if same.peek().is_none() {
-            continue;
+/// From here on the results of these ids belong to this item.
+fn open(item: &Item, at: usize, homes: &mut HashMap<String, Home>) {
+    for (call, Call { id, .. }) in item.calls.iter().enumerate() {
+        let home = homes.entry(id.clone()).or_insert_with(|| Home { item: at, waiting: VecDeque::new() });
+        if home.item != at {
+            *home = Home { item: at, waiting: VecDeque::new() };
         }
-        if item.fate == Fate::FailedAttempt {
-            return Home::None;
+        if item.fate != Fate::FailedAttempt {
+            home.waiting.push_back(call);
         }
-        // Ids that repeat within one message are answered in order.
-        return same
-            .find(|(_, call)| call.answer.is_none())
-            .map_or(Home::Answered, |(call, _)| Home::Waiting(at, call));
     }
-    Home::None
+}
+
+/// A result without an id.
+struct Lost {
+    /// The item it came in.
+    at: usize,
+    /// The nearest item before it that has calls.
+    caller: Option<usize>,
+    answer: Answer,
 }
 
 /// Results without an id go to the calls that still wait in the nearest message before them, where that is certain:
 /// one call waits, or as many as there are such results.
-fn adopt(items: &mut [Item], lost: Vec<(usize, Answer)>, repairs: &mut Repairs) {
-    /// A calling item, and the results that may be its own.
-    type Group = (Option<usize>, Vec<(usize, Answer)>);
-    let mut groups: Vec<Group> = Vec::new();
-    for (at, answer) in lost {
-        let caller = items[..=at].iter().rposition(|item| !item.calls.is_empty());
-        match groups.last_mut() {
-            Some((known, group)) if *known == caller => group.push((at, answer)),
-            _ => groups.push((caller, vec![(at, answer)])),
+fn adopt(items: &mut [Item], lost: Vec<Lost>, repairs: &mut Repairs) {
+    let mut lost = lost.into_iter().peekable();
+    while let Some(first) = lost.next() {
+        let caller = first.caller;
+        let mut group = vec![first];
+        while let Some(next) = lost.next_if(|next| next.caller == caller) {
+            group.push(next);
         }
-    }
-    for (caller, group) in groups {
         let caller = caller.filter(|caller| items[*caller].fate != Fate::FailedAttempt);
         let mut waiting: Vec<usize> = caller.map_or_else(Vec::new, |caller| {
             let calls = items[caller].calls.iter().enumerate();
@@ -111,7 +123,7 @@ fn adopt(items: &mut [Item], lost: Vec<(usize, Answer)>, repairs: &mut Repairs) 
             waiting.clear();
         }
         let mut waiting = waiting.into_iter();
-        for (at, answer) in group {
+        for Lost { at, answer, .. } in group {
             match (caller, waiting.next()) {
                 (Some(caller), Some(call)) => {
                     repairs.add(answer.position, RepairKind::AdoptedResult);

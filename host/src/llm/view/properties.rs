@@ -160,8 +160,11 @@ proptest! {
 
     /// Any history: sendable, aligned, nothing said is lost without a repair, and the view of the view is the view.
     #[test]
-    fn any_history_becomes_one_that_a_provider_takes(messages in proptest::collection::vec(any_message(), 0..8)) {
+    fn any_history_becomes_one_that_a_provider_takes(
+        messages in proptest::collection::vec(any_message(), 0..8), images_from in 0usize..9,
+    ) {
         let mut input = input(&messages.iter().map(|(message, ..)| message.clone()).collect());
+        input.images_from = images_from;
         for (entry, (.., interrupted)) in input.history.iter_mut().zip(&messages) {
             entry.interrupted = *interrupted;
         }
@@ -197,6 +200,16 @@ proptest! {
                 prop_assert!(sent.contains(&word) || named || *fate == Fate::FailedAttempt, "{word} of {position}");
             }
         }
+
+        // Images go as a whole, and each that goes is named.
+        let images = view.images();
+        prop_assert!(images.iter().all(|position| *position >= images_from));
+        prop_assert!(images.is_sorted());
+        let all = request_view(&RequestInput { images_from: 0, ..input.clone() }, &fates);
+        let refused = all.images().iter().filter(|position| **position < images_from).count();
+        prop_assert_eq!(all.images().len(), images.len() + refused);
+        let named = view.repairs.iter().filter(|repair| repair.kind == RepairKind::RefusedImage.name()).count();
+        prop_assert_eq!(named, refused);
 
         let again = RequestInput {
             system: view.request.system.clone(),

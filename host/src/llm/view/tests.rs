@@ -166,6 +166,43 @@ fn what_cannot_be_sent_is_left_out_or_replaced_by_a_note() {
 }
 
 #[test]
+fn images_before_the_position_that_is_asked_for_become_notes() {
+    let image = || json!({"type": "image", "mimeType": "image/png", "data": "AA=="});
+    let shot = json!({"type": "tool-result", "toolCallId": "1", "content": [text("shot"), image()]});
+    let mut input = input(&json!([
+        user(json!([text("look"), image(), image(), {"type": "image", "mimeType": "image/png", "data": ""}])),
+        assistant(json!([call("1")])),
+        user(json!([shot])),
+        user(json!([image()])),
+    ]));
+    assert_eq!(request_view(&input, &[Fate::Foreign; 4]).images(), [0, 0, 2, 3]);
+    input.images_from = 3;
+    let view = request_view(&input, &[Fate::Foreign; 4]);
+    assert_eq!(
+        said(&view),
+        json!([
+            [
+                "user",
+                [text("look"), text(clean::REFUSED_IMAGE), text(clean::REFUSED_IMAGE), text("[image left out: it has no data]")]
+            ],
+            ["assistant", [call("1")]],
+            [
+                "user",
+                [{"type": "tool-result", "toolCallId": "1", "content": [text("shot"), text(clean::REFUSED_IMAGE)]}]
+            ],
+            ["user", [image()]]
+        ])
+    );
+    assert_eq!(
+        repairs(&view),
+        [(0, "refused-image"), (0, "refused-image"), (0, "unusable-image"), (2, "refused-image")]
+    );
+    assert_eq!(view.images(), [3]);
+    input.images_from = 4;
+    assert!(request_view(&input, &[Fate::Foreign; 4]).images().is_empty());
+}
+
+#[test]
 fn the_content_of_results_is_cleaned_too() {
     repaired(
         json!([
@@ -178,7 +215,7 @@ fn the_content_of_results_is_cleaned_too() {
         json!([
             ["assistant", [call("1"), call("2")]],
             ["user", [result("1", "inner"),
-                      {"type": "tool-result", "toolCallId": "2", "content": [text("(no output)")], "isError": true}]]
+                      {"type": "tool-result", "toolCallId": "2", "content": [text("(no tool output)")], "isError": true}]]
         ]),
         &[(1, "blank-text"), (1, "unknown-block"), (1, "misplaced-block"), (1, "blank-text"), (1, "empty-error")],
     );
@@ -409,10 +446,69 @@ fn repair_names_are_distinct_and_described() {
 }
 
 #[test]
-fn every_repair_is_described_in_the_documentation() {
-    let page = include_str!("../../../../docs/never-stuck.md");
+fn every_repair_is_described_in_the_documentation_in_order_and_with_its_reason() {
+    let mut page = include_str!("../../../../docs/never-stuck.md");
     for kind in RepairKind::ALL {
-        let row = format!("\n| `{}` | {} |", kind.name(), kind.description());
-        assert!(page.contains(&row), "docs/never-stuck.md lacks this row: {row}");
+        let row = format!("\n| `{}` | {} | ", kind.name(), kind.description());
+        let Some((_, rest)) = page.split_once(&row) else {
+            panic!("docs/never-stuck.md lacks this row, or has it elsewhere: {row}")
+        };
+        page = rest;
+        let reason = page.lines().next().unwrap();
+        assert!(reason.ends_with(". |") && reason.len() > 10, "{}: {reason}", kind.name());
+    }
+}
+
+/// Each took a second and more as long as every result, call or repair was looked for among all others.
+#[test]
+fn thousands_of_messages_in_any_disorder_are_put_in_order_in_one_pass() {
+    const MANY: usize = 3_000;
+    let message = |role, content| Message::new("m", role, content, Source::host());
+    let asked = |ids: &mut dyn Iterator<Item = String>| {
+        let call = |id| Block::ToolCall { id, name: "bash".to_owned(), arguments: "{}".to_owned() };
+        message(Role::Assistant, ids.map(call).collect())
+    };
+    let told = |id: String| {
+        let content = vec![Block::Text("late".to_owned())];
+        message(Role::User, vec![Block::ToolResult { tool_call_id: id, content, is_error: None }])
+    };
+    let said = |role, text: &str| message(role, vec![Block::Text(text.to_owned())]);
+    let each = |message: &dyn Fn(usize) -> Message| (0..MANY).map(message).collect::<Vec<_>>();
+    let ask = |id: String| asked(&mut std::iter::once(id));
+    let (calls, results) = (each(&|at| ask(at.to_string())), each(&|at| told(at.to_string())));
+    let reversed: Vec<_> = results.iter().rev().cloned().collect();
+    let one = vec![ask("0".to_owned())];
+    for (what, history, repairs) in [
+        ("results behind all calls", [calls.clone(), results.clone()].concat(), MANY - 1),
+        ("the same in reverse", [calls.clone(), reversed.clone()].concat(), MANY - 1),
+        (
+            "results of one message in reverse",
+            [vec![asked(&mut (0..MANY).map(|at| at.to_string()))], reversed].concat(),
+            MANY - 1,
+        ),
+        (
+            "calls of one id in one message",
+            [vec![asked(&mut (0..MANY).map(|_| "1".to_owned()))], each(&|_| told("1".to_owned()))].concat(),
+            MANY - 1,
+        ),
+        ("results without calls", [calls.clone(), each(&|at| told(format!("x{at}")))].concat(), 2 * MANY),
+        ("results without ids", [calls, each(&|_| told(String::new()))].concat(), 2 * MANY - 1),
+        ("further results", [one.clone(), each(&|_| told("0".to_owned()))].concat(), MANY - 1),
+        (
+            "notes in between",
+            [one.clone(), each(&|_| said(Role::User, "n")), vec![told("0".to_owned())]].concat(),
+            MANY,
+        ),
+        ("ids that repeat", each(&|_| ask("1".to_owned())), 2 * MANY - 1),
+        ("silent answers in between", [one, each(&|_| said(Role::Assistant, " ")), results].concat(), 3 * MANY - 1),
+        ("system messages", [each(&|_| said(Role::System, "rule")), vec![said(Role::User, "q")]].concat(), MANY),
+    ] {
+        let history: Vec<_> = history.into_iter().map(HistoryMessage::from).collect();
+        let (input, fates) = (RequestInput { history, ..RequestInput::default() }, vec![Fate::Foreign; 2 * MANY + 1]);
+        let begin = std::time::Instant::now();
+        let view = request_view(&input, &fates);
+        let took = begin.elapsed();
+        assert!(took < std::time::Duration::from_secs(2), "{what}: {took:?}");
+        assert_eq!(view.repairs.len(), repairs, "{what}");
     }
 }

@@ -46,7 +46,7 @@ fn a_result_without_a_call_becomes_text_of_the_user() {
             [
                 text("[result of a tool call that is not part of this conversation]"),
                 image,
-                text("[result of a tool call that is not part of this conversation]\n(no output)")
+                text("[result of a tool call that is not part of this conversation]\n(no tool output)")
             ]
         ]]),
         &[(0, "orphan-result"), (0, "orphan-result")],

@@ -290,7 +290,7 @@ fn an_error_in_the_stream_is_classed_and_carries_its_request_id() {
         ("invalid_request_error", "Your credit balance is too low", "QUOTA"),
         ("invalid_request_error", "prompt is too long: 9 tokens > 8 maximum", "CONTEXT_WINDOW_EXCEEDED"),
         ("invalid_request_error", "bad", "INVALID_REQUEST"),
-        ("request_too_large", "bad", "INVALID_REQUEST"),
+        ("request_too_large", "too large", "INVALID_REQUEST"),
         ("not_found_error", "model: x", "INVALID_REQUEST"),
     ] {
         let data = json!({"type": "error", "error": {"type": kind, "message": message}, "request_id": "req_1"});
