@@ -138,8 +138,17 @@ impl<'n, T> Visitor<'_> for Named<'n, T> {
 
 /// A string, with lone surrogates as U+FFFD.
 pub fn string(value: &RawValue) -> Option<String> {
-    // The error that is made for another type would cost more than the reading.
-    is_string(value).then(|| json::from_str(value.get()).ok())?
+    match plain_text(value) {
+        Some(text) => Some(text.to_owned()),
+        // The error that is made for another type would cost more than the reading.
+        None => is_string(value).then(|| json::from_str(value.get()).ok())?,
+    }
+}
+
+/// The text of a string that is written without escapes.
+fn plain_text(value: &RawValue) -> Option<&str> {
+    let inner = value.get().strip_prefix('"')?.strip_suffix('"')?;
+    memchr::memchr(b'\\', inner.as_bytes()).is_none().then_some(inner)
 }
 
 /// A string that is not empty.
@@ -168,7 +177,7 @@ pub fn elements(value: Option<&RawValue>) -> Vec<&RawValue> {
 
 /// True for the JSON text of this string, written without escapes.
 pub fn is_plainly(value: &RawValue, text: &str) -> bool {
-    value.get().strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) == Some(text) && !text.contains('\\')
+    plain_text(value) == Some(text)
 }
 
 /// True for a JSON object.
