@@ -12,7 +12,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use memchr::memmem;
+use memchr::memmem::Finder;
 use serde_json::value::RawValue;
 
 use super::streaming::says_something;
@@ -52,7 +52,7 @@ pub struct Repeated<'a, const COUNTS: usize> {
 /// The last event, where the next may repeat it.
 #[derive(Debug)]
 pub struct Repeat<const COUNTS: usize> {
-    unread: &'static [&'static str],
+    unread: Vec<Finder<'static>>,
     is_known: bool,
     place: usize,
     /// All of the last event that has to come again: what stands between the holes, one behind the other.
@@ -95,7 +95,8 @@ impl<const COUNTS: usize> Repeat<COUNTS> {
     /// Knows no event. `unread` are names of members that the wire reads nowhere in an event that is learnt, quoted and
     /// with their colon: padding, sequence numbers, sums. Beside a fragment everything counts, and no name is looked for.
     #[must_use]
-    pub const fn new(unread: &'static [&'static str]) -> Self {
+    pub fn new(unread: &'static [&'static str]) -> Self {
+        let unread = unread.iter().map(|name| Finder::new(*name)).collect();
         Self { unread, is_known: false, place: 0, text: String::new(), holes: Vec::new() }
     }
 
@@ -134,7 +135,12 @@ impl<const COUNTS: usize> Repeat<COUNTS> {
             }
         }
         if added.fragment.is_none() {
-            self.leave_out_unread(data);
+            // In sound JSON these bytes are nothing but the end of the name of a member and its colon, since a quote
+            // inside of a string has a backslash before it. A name with more before a quote is one that no wire reads.
+            for name in &self.unread {
+                let values = name.find_iter(data.as_bytes()).map(|at| at + name.needle().len());
+                self.holes.extend(values.filter_map(|at| unread_at(data, at)));
+            }
         }
         self.holes.sort_unstable_by_key(|hole| hole.range.start);
         self.text.clear();
@@ -151,19 +157,6 @@ impl<const COUNTS: usize> Repeat<COUNTS> {
 
     fn may_differ(&mut self, kind: Kind, range: Range<usize>) {
         self.holes.push(Hole { kind, range, text_end: 0 });
-    }
-
-    fn leave_out_unread(&mut self, data: &str) {
-        for name in self.unread {
-            // In sound JSON these bytes are nothing but the end of the name of a member and its colon, since a quote
-            // inside of a string has a backslash before it. A name with more before a quote is one that no wire reads.
-            for at in memmem::find_iter(data.as_bytes(), name) {
-                let value = data.get(at + name.len()..).unwrap_or_default().trim_start_matches(BLANKS);
-                if let Some(rest) = behind_scalar(value).filter(|rest| rest.starts_with([',', '}'])) {
-                    self.may_differ(Kind::Unread, data.len() - value.len()..data.len() - rest.len());
-                }
-            }
-        }
     }
 
     /// What an event does that repeats the last one. `None` for any other event, for one whose string is empty, and for
@@ -198,6 +191,13 @@ impl<const COUNTS: usize> Repeat<COUNTS> {
         let repeats = end_of(rest)? == self.text.get(from..)?;
         (repeats && !string.is_empty()).then_some(Repeated { place: self.place, string, fragment, counts })
     }
+}
+
+/// The hole for the value that begins at this place or behind white space, where it is a whole string or number.
+fn unread_at(data: &str, at: usize) -> Option<Hole> {
+    let value = data.get(at..)?.trim_start_matches(BLANKS);
+    let rest = behind_scalar(value).filter(|rest| rest.starts_with([',', '}']))?;
+    Some(Hole { kind: Kind::Unread, range: data.len() - value.len()..data.len() - rest.len(), text_end: 0 })
 }
 
 /// What stands before the brace that ends an object and the white space before that, which Anthropic makes longer or

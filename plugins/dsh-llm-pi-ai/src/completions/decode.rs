@@ -16,7 +16,7 @@ use dsh_plugin_api::{Chunks, StreamEnd};
 use serde_json::value::RawValue;
 
 use super::blocks::Blocks;
-use super::event::{Choice, Event, First};
+use super::event::{Choice, Delta, Event, First};
 use crate::config::ApiName;
 use crate::envelope::{ResponseFacts, StopReason};
 
@@ -197,7 +197,7 @@ impl Answer {
                 added = self.blocks.delta(&delta, &self.facts, out);
             } else if let Some(message) = message.filter(|_| !self.blocks.any_started()) {
                 // Beside or after deltas a `message` only repeats what they said.
-                self.blocks.delta(&message, &self.facts, out);
+                self.blocks.delta(&Delta::of_message(message), &self.facts, out);
             }
             if let Some(reason) = filled(finish_reason) {
                 self.end_with(Ended::of(reason), out);
