@@ -21,6 +21,15 @@ pub fn members<'a, const N: usize>(
     text: &'a str,
     names: [&str; N],
 ) -> serde_json::Result<Option<[Option<&'a RawValue>; N]>> {
+    let found = members_as_written(text, names)?;
+    Ok(found.map(|found| found.map(|value| value.filter(|value| value.get() != "null"))))
+}
+
+/// [`members`] with those that are `null`.
+pub(crate) fn members_as_written<'a, const N: usize>(
+    text: &'a str,
+    names: [&str; N],
+) -> serde_json::Result<Option<[Option<&'a RawValue>; N]>> {
     if !text.trim_start().starts_with('{') {
         return serde_json::from_str::<&RawValue>(text).map(|_| None);
     }
@@ -49,7 +58,7 @@ impl<'de, const N: usize> Visitor<'de> for Members<'_, N> {
         let mut found = [None; N];
         while let Some(place) = map.next_key_seed(Named(self.0))? {
             match place.and_then(|place| found.get_mut(*place)) {
-                Some(slot) => *slot = Some(map.next_value::<&RawValue>()?).filter(|value| value.get() != "null"),
+                Some(slot) => *slot = Some(map.next_value::<&RawValue>()?),
                 None => {
                     map.next_value::<IgnoredAny>()?;
                 }
