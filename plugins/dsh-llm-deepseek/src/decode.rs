@@ -373,3 +373,31 @@ impl body::Answer for Answer {
         self.any_block.then(|| self.facts.half(StopReason::Stop))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use dsh_plugin_api::{Decoder as _, ResponseHead};
+
+    use super::*;
+
+    #[test]
+    fn events_of_a_steady_stream_are_compared_and_not_read() {
+        let target = Target { provider: "d".to_owned(), model: "m".to_owned() };
+        let head = || HeadFacts::read(&ResponseHead::Http { status: 200, headers: Vec::new() }).unwrap();
+        for (event, next) in [
+            (
+                r#"{"choices":[{"delta":{"content":"a"}}],"usage":{"prompt_tokens":9,"prompt_cache_miss_tokens":1,"total_tokens":9}}"#,
+                r#"{"choices":[{"delta":{"content":"b"}}],"usage":{"prompt_tokens":9,"prompt_cache_miss_tokens":2,"total_tokens":10}}"#,
+            ),
+            (
+                r#"{"choices":[{"delta":{"content":null,"reasoning_content":"a"}}]}"#,
+                r#"{"choices":[{"delta":{"content":null,"reasoning_content":"b"}}]}"#,
+            ),
+        ] {
+            let mut decoder = body::BodyDecoder::new(Answer::new(head(), &target));
+            let mut out = Chunks::new();
+            decoder.feed(format!("data: {event}\n\n").as_bytes(), &mut out);
+            assert!(decoder.answer_mut().repeat.repeated(next).is_some(), "{next}");
+        }
+    }
+}

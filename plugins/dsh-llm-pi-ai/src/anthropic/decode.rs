@@ -309,3 +309,30 @@ impl Answer {
         out.fail(failure, self.partial_half());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use dsh_plugin_api::Decoder as _;
+
+    use super::*;
+    use crate::testing::{head, target};
+
+    #[test]
+    fn events_of_a_steady_stream_are_compared_and_not_read() {
+        for (event, next) in [
+            (
+                r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"a"}}"#,
+                r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"b"}    }"#,
+            ),
+            (
+                r#"{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"a"}}"#,
+                r#"{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"b"}}"#,
+            ),
+        ] {
+            let mut decoder = decoder(head(), &target());
+            let mut out = Chunks::new();
+            decoder.feed(format!("event: content_block_delta\ndata: {event}\n\n").as_bytes(), &mut out);
+            assert!(decoder.answer_mut().repeat.repeated(next).is_some(), "{next}");
+        }
+    }
+}

@@ -327,4 +327,36 @@ fn usage_of([prompt, completion, cache_read, cache_write, reasoning]: [Option<u6
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use dsh_plugin_api::Decoder as _;
+
+    use super::*;
+    use crate::testing::{head, target};
+
+    #[test]
+    fn events_of_a_steady_stream_are_compared_and_not_read() {
+        for (event, next) in [
+            (
+                r#"{"choices":[{"delta":{"content":"a"}}],"obfuscation":"xyz"}"#,
+                r#"{"choices":[{"delta":{"content":"b"}}],"obfuscation":""}"#,
+            ),
+            (
+                r#"{"choices":[{"delta":{"reasoning_content":"a"}}]}"#,
+                r#"{"choices":[{"delta":{"reasoning_content":"\n"}}]}"#,
+            ),
+            (
+                r#"{"choices":[{"delta":{"content":"a"}}],"usage":{"prompt_tokens":9,"completion_tokens":9,"total_tokens":18}}"#,
+                r#"{"choices":[{"delta":{"content":"b"}}],"usage":{"prompt_tokens":9,"completion_tokens":10,"total_tokens":19}}"#,
+            ),
+            (
+                r#"{"choices":[{"delta":{"content":[{"type":"thinking","thinking":[{"text":"a"}]}]}}]}"#,
+                r#"{"choices":[{"delta":{"content":[{"type":"thinking","thinking":[{"text":"b"}]}]}}]}"#,
+            ),
+        ] {
+            let mut decoder = decoder(ApiName::OpenaiCompletions, head(), &target(), true);
+            let mut out = Chunks::new();
+            decoder.feed(format!("data: {event}\n\n").as_bytes(), &mut out);
+            assert!(decoder.answer_mut().repeat.repeated(next).is_some(), "{next}");
+        }
+    }
+}

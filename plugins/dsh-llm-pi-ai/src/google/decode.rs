@@ -288,3 +288,30 @@ fn blocked(feedback: &RawValue) -> Option<String> {
     let why = filled(message).map(|message| format!(": {}", cut(&message, EXCERPT_LIMIT))).unwrap_or_default();
     Some(format!("the provider blocked the prompt: blockReason {reason}{why}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use dsh_plugin_api::Decoder as _;
+
+    use super::*;
+    use crate::testing::{head, target};
+
+    #[test]
+    fn events_of_a_steady_stream_are_compared_and_not_read() {
+        for (event, next) in [
+            (
+                r#"{"candidates":[{"content":{"parts":[{"text":"a"}]}}],"usageMetadata":{"promptTokenCount":9,"candidatesTokenCount":9,"totalTokenCount":18}}"#,
+                r#"{"candidates":[{"content":{"parts":[{"text":"b"}]}}],"usageMetadata":{"promptTokenCount":9,"candidatesTokenCount":10,"totalTokenCount":19}}"#,
+            ),
+            (
+                r#"{"candidates":[{"content":{"parts":[{"text":"a","thought":true}]}}],"usageMetadata":{"promptTokensDetails":[{"modality":"TEXT","tokenCount":9}]}}"#,
+                r#"{"candidates":[{"content":{"parts":[{"text":"b","thought":true}]}}],"usageMetadata":{"promptTokensDetails":[{"modality":"TEXT","tokenCount":10}]}}"#,
+            ),
+        ] {
+            let mut decoder = decoder(head(), &target());
+            let mut out = Chunks::new();
+            decoder.feed(format!("data: {event}\n\n").as_bytes(), &mut out);
+            assert!(decoder.answer_mut().repeat.repeated(next).is_some(), "{next}");
+        }
+    }
+}
