@@ -58,7 +58,7 @@ impl Wire for Responses {
         ],
         pieces: &[
             r#"{"type":"response.output_text.delta","sequence_number":#,"item_id":"msg_1","output_index":0,"content_index":0,"delta":@,"logprobs":[],"obfuscation":@}"#,
-            r#"{"type":"response.output_text.delta","sequence_number":#,"item_id":@,"output_index":0,"content_index":#,"delta":"x"}"#,
+            r#"{"type":"response.output_text.delta","sequence_number":#,"item_id":@,"output_index":0,"content_index":#,"delta":@}"#,
             r#"{"type":"response.output_text.delta","delta":@}"#,
             r#"{"item_id":"msg_1","output_index":0,"content_index":0,"delta":@}"#,
             r#"{"type":@,"item_id":"msg_1","delta":@}"#,
@@ -70,7 +70,7 @@ impl Wire for Responses {
             r#"{"type":"response.reasoning_text.delta","item_id":"rs_1","output_index":2,"content_index":0,"delta":null,"text":@}"#,
         ],
         ends: &[
-            r#"{"type":"response.output_text.done","item_id":"msg_1","output_index":0,"content_index":0,"text":@}"#,
+            r#"{"type":"response.output_text.done","item_id":"msg_1","output_index":0,"content_index":#,"text":@}"#,
             r#"{"type":"response.output_item.done","output_index":0,"item":{"type":"message","id":"msg_1","content":[{"type":"output_text","text":@}]}}"#,
             r#"{"type":"response.output_item.done","output_index":1,"item":{"type":"function_call","id":"fc_1","call_id":"c","name":"f","arguments":@}}"#,
             r#"{"type":"response.completed","response":{"id":"resp_1","status":"completed","usage":{"input_tokens":#,"output_tokens":#}}}"#,
