@@ -43,7 +43,16 @@ pub fn from_str<T: DeserializeOwned>(text: &str) -> serde_json::Result<T> {
 ///
 /// The error of `serde_json`, with line and column.
 pub fn from_slice<T: DeserializeOwned>(bytes: &[u8]) -> serde_json::Result<T> {
-    from_str(&String::from_utf8_lossy(bytes))
+    from_str(&lossy(bytes))
+}
+
+/// Bytes as text, with what is no UTF-8 read as U+FFFD.
+///
+/// The same as [`String::from_utf8_lossy`], which looks at one byte after the other; most bytes are UTF-8, and that is
+/// seen many at a time.
+#[must_use]
+pub fn lossy(bytes: &[u8]) -> Cow<'_, str> {
+    std::str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed)
 }
 
 /// JSON text in which every lone surrogate escape is the escape of U+FFFD. Text without one is returned as it is.

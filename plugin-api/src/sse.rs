@@ -6,11 +6,16 @@
 //! its blank line, marked as such. `id` and `retry` are not used by any provider and are dropped.
 //!
 //! The parser sets no limit of its own. What it holds grows only with the line and the event that are open, to at most
-//! twice their bytes, and not with the number of lines, comments or events; a line without an end is therefore bounded
-//! by what the caller feeds. The host feeds at most 256 MiB of one answer.
+//! twice their bytes and a few kilobytes, and not with the number of lines, comments or events; a line without an end is
+//! therefore bounded by what the caller feeds. The host feeds at most 256 MiB of one answer.
+
+use crate::json::lossy;
+
+/// Bytes of the text of an event that are kept for the next one.
+const KEPT: usize = 4 * 1024;
 
 /// One event.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct SseEvent {
     /// The `event` field; empty when there was none.
     pub name: String,
@@ -24,8 +29,8 @@ pub struct SseEvent {
 #[derive(Debug, Default)]
 pub struct SseParser {
     line: Vec<u8>,
-    name: String,
-    data: String,
+    /// The event that is open.
+    event: SseEvent,
     has_data: bool,
     after_cr: bool,
     started: bool,
@@ -39,7 +44,7 @@ impl SseParser {
     }
 
     /// Takes the next bytes and calls `on_event` for each event that they complete.
-    pub fn feed(&mut self, mut bytes: &[u8], mut on_event: impl FnMut(SseEvent)) {
+    pub fn feed(&mut self, mut bytes: &[u8], mut on_event: impl FnMut(&SseEvent)) {
         if self.after_cr && !bytes.is_empty() {
             self.after_cr = false;
             bytes = bytes.strip_prefix(b"\n").unwrap_or(bytes);
@@ -70,23 +75,19 @@ impl SseParser {
     /// The event that the end of the stream left open, if it has data. A last line without its line end counts.
     pub fn finish(&mut self) -> Option<SseEvent> {
         let line = std::mem::take(&mut self.line);
-        let mut last = None;
         if !line.is_empty() {
-            self.take_line(&line, &mut |event| last = Some(event));
+            // A line that is not empty ends no event.
+            self.take_line(&line, &mut |_| {});
         }
-        debug_assert!(last.is_none(), "a line that is not empty ends no event");
-        let event = self.take_event();
-        event.map(|event| SseEvent { complete: false, ..event })
+        let event = std::mem::take(&mut self.event);
+        std::mem::take(&mut self.has_data).then_some(SseEvent { complete: false, ..event })
     }
 
-    fn take_line(&mut self, line: &[u8], on_event: &mut impl FnMut(SseEvent)) {
+    fn take_line(&mut self, line: &[u8], on_event: &mut impl FnMut(&SseEvent)) {
         let line = if self.started { line } else { line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line) };
         self.started = true;
         if line.is_empty() {
-            if let Some(event) = self.take_event() {
-                on_event(event);
-            }
-            return;
+            return self.end_event(on_event);
         }
         let (field, value) = match memchr::memchr(b':', line) {
             Some(colon) => (&line[..colon], line[colon + 1..].strip_prefix(b" ").unwrap_or(&line[colon + 1..])),
@@ -95,20 +96,30 @@ impl SseParser {
         match field {
             b"data" => {
                 if self.has_data {
-                    self.data.push('\n');
+                    self.event.data.push('\n');
                 }
                 self.has_data = true;
-                self.data.push_str(&String::from_utf8_lossy(value));
+                self.event.data.push_str(&lossy(value));
             }
-            b"event" => self.name = String::from_utf8_lossy(value).into_owned(),
+            b"event" => {
+                self.event.name.clear();
+                self.event.name.push_str(&lossy(value));
+            }
             _ => {}
         }
     }
 
-    fn take_event(&mut self) -> Option<SseEvent> {
-        let name = std::mem::take(&mut self.name);
-        let data = std::mem::take(&mut self.data);
-        std::mem::take(&mut self.has_data).then_some(SseEvent { name, data, complete: true })
+    fn end_event(&mut self, on_event: &mut impl FnMut(&SseEvent)) {
+        let Self { event, has_data, .. } = self;
+        if std::mem::take(has_data) {
+            event.complete = true;
+            on_event(event);
+        }
+        // What one event took is there for the next, but not for ever.
+        for text in [&mut event.name, &mut event.data] {
+            text.clear();
+            text.shrink_to(KEPT);
+        }
     }
 }
 
@@ -121,7 +132,7 @@ mod tests {
         let mut parser = SseParser::new();
         let mut out = Vec::new();
         for piece in bytes.chunks(split.max(1)) {
-            parser.feed(piece, |event| out.push((event.name, event.data, event.complete)));
+            parser.feed(piece, |event| out.push((event.name.clone(), event.data.clone(), event.complete)));
         }
         out.extend(parser.finish().map(|event| (event.name, event.data, event.complete)));
         out
@@ -145,7 +156,7 @@ mod tests {
 
     /// Bytes that a parser has allocated.
     fn held(parser: &SseParser) -> usize {
-        parser.line.capacity() + parser.data.capacity() + parser.name.capacity()
+        parser.line.capacity() + parser.event.data.capacity() + parser.event.name.capacity()
     }
 
     #[test]

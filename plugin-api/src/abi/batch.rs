@@ -170,7 +170,7 @@ impl BatchReader {
     }
 
     fn item(&mut self, kind: RecKind, index: u32, bytes: &[u8]) -> Option<Item> {
-        let text = || String::from_utf8_lossy(bytes).into_owned();
+        let text = || json::lossy(bytes).into_owned();
         let malformed = |e: serde_json::Error| Item::Malformed(format!("{kind:?} record holds no such JSON: {e}"));
         Some(match kind {
             RecKind::BlockStart => match json::from_str::<BlockType>(&format!("{:?}", text())) {

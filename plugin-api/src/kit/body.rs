@@ -3,7 +3,7 @@
 use super::errors;
 use super::head::HeadFacts;
 use super::lenient::members;
-use crate::json::Raw;
+use crate::json::{Raw, lossy};
 use crate::sse::{SseEvent, SseParser};
 use crate::{Chunks, Decoder, StreamEnd};
 
@@ -71,7 +71,7 @@ impl<A: Answer + Send + 'static> Decoder for BodyDecoder<A> {
                 let answer = &mut self.answer;
                 parser.feed(bytes, |event| {
                     *seen = true;
-                    answer.event(&event, out);
+                    answer.event(event, out);
                 });
                 if !*seen {
                     unread.extend(bytes.iter().take(UNREAD_LIMIT.saturating_sub(unread.len())));
@@ -100,7 +100,7 @@ impl<A: Answer + Send + 'static> Decoder for BodyDecoder<A> {
                 let failure = errors::refused(answer.head(), body);
                 return out.fail(failure, None);
             }
-            Body::Json(body) if complete => answer.whole(&String::from_utf8_lossy(body), out),
+            Body::Json(body) if complete => answer.whole(&lossy(body), out),
             Body::Json(_) | Body::Unknown(_) => {}
             Body::Events { parser, seen, unread } => {
                 if let Some(last) = parser.finish() {

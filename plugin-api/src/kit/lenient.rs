@@ -21,6 +21,15 @@ pub fn members<'a, const N: usize>(
     text: &'a str,
     names: [&str; N],
 ) -> serde_json::Result<Option<[Option<&'a RawValue>; N]>> {
+    let found = members_as_written(text, names)?;
+    Ok(found.map(|found| found.map(|value| value.filter(|value| value.get() != "null"))))
+}
+
+/// [`members`] with those that are `null`.
+pub(crate) fn members_as_written<'a, const N: usize>(
+    text: &'a str,
+    names: [&str; N],
+) -> serde_json::Result<Option<[Option<&'a RawValue>; N]>> {
     if !text.trim_start().starts_with('{') {
         return serde_json::from_str::<&RawValue>(text).map(|_| None);
     }
@@ -49,7 +58,7 @@ impl<'de, const N: usize> Visitor<'de> for Members<'_, N> {
         let mut found = [None; N];
         while let Some(place) = map.next_key_seed(Named(self.0))? {
             match place.and_then(|place| found.get_mut(*place)) {
-                Some(slot) => *slot = Some(map.next_value::<&RawValue>()?).filter(|value| value.get() != "null"),
+                Some(slot) => *slot = Some(map.next_value::<&RawValue>()?),
                 None => {
                     map.next_value::<IgnoredAny>()?;
                 }
@@ -138,8 +147,17 @@ impl<'n, T> Visitor<'_> for Named<'n, T> {
 
 /// A string, with lone surrogates as U+FFFD.
 pub fn string(value: &RawValue) -> Option<String> {
-    // The error that is made for another type would cost more than the reading.
-    is_string(value).then(|| json::from_str(value.get()).ok())?
+    match plain_text(value) {
+        Some(text) => Some(text.to_owned()),
+        // The error that is made for another type would cost more than the reading.
+        None => is_string(value).then(|| json::from_str(value.get()).ok())?,
+    }
+}
+
+/// The text of a string that is written without escapes.
+fn plain_text(value: &RawValue) -> Option<&str> {
+    let inner = value.get().strip_prefix('"')?.strip_suffix('"')?;
+    memchr::memchr(b'\\', inner.as_bytes()).is_none().then_some(inner)
 }
 
 /// A string that is not empty.
@@ -168,7 +186,7 @@ pub fn elements(value: Option<&RawValue>) -> Vec<&RawValue> {
 
 /// True for the JSON text of this string, written without escapes.
 pub fn is_plainly(value: &RawValue, text: &str) -> bool {
-    value.get().strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) == Some(text) && !text.contains('\\')
+    plain_text(value) == Some(text)
 }
 
 /// True for a JSON object.

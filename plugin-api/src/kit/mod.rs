@@ -6,6 +6,7 @@
 //! - [`body`]: a response is an event stream, a whole JSON answer, or a refusal; [`head`]: what its head says.
 //! - [`errors`]: the class of a failure from what a provider writes.
 //! - [`lenient`]: provider JSON by the names of its members, everything else skipped, values as they were written.
+//! - [`repeat`]: events that repeat the one before, which are compared instead of read.
 //! - [`streaming`]: pieces of blocks; [`ids`] and [`names`]: what a provider takes as the id of a call and the name of
 //!   a tool; [`endpoint`]: where a route's requests go; [`request`] and [`notes`]: what stands in requests.
 //! - [`models`]: asking a server for its models, and reading what it lists.
@@ -20,5 +21,6 @@ pub mod lenient;
 pub mod models;
 pub mod names;
 pub mod notes;
+pub mod repeat;
 pub mod request;
 pub mod streaming;

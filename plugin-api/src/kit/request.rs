@@ -29,7 +29,9 @@ pub fn within_window(wanted: u64, window: Option<u64>, sizes: impl Iterator<Item
 
 /// Size of a text for the estimate, in UTF-16 units.
 pub fn size(text: &str) -> usize {
-    text.encode_utf16().count()
+    // Every character is one unit, and two where it takes four bytes in UTF-8.
+    let units = |byte: u8| usize::from(byte & 0xC0 != 0x80) + usize::from(byte >= 0xF0);
+    text.bytes().map(units).sum()
 }
 
 /// JSON without the white space between its tokens, so that the estimate does not depend on who wrote a schema.

@@ -2,8 +2,10 @@
 
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::RawValue;
 
-use crate::json::{self, Object, Raw, raw};
+use crate::json::{self, Object, Raw, raw, replace_lone_surrogates};
+use crate::kit::lenient::{members_as_written, string};
 
 /// Who speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -113,56 +115,77 @@ impl Block {
     #[must_use]
     pub fn kind(&self) -> String {
         match self {
-            Self::Text(_) => "text".into(),
-            Self::Reasoning(_) => "reasoning".into(),
-            Self::Image(_) => "image".into(),
-            Self::ToolCall { .. } => "tool-call".into(),
-            Self::ToolResult { .. } => "tool-result".into(),
             Self::Other(value) => {
                 json::from_str::<Object>(value.get()).ok().and_then(|o| o.get_str("type")).unwrap_or_default()
             }
+            known => known.known_kind().to_owned(),
+        }
+    }
+
+    /// The `type` member; empty for any other block.
+    const fn known_kind(&self) -> &'static str {
+        match self {
+            Self::Text(_) => "text",
+            Self::Reasoning(_) => "reasoning",
+            Self::Image(_) => "image",
+            Self::ToolCall { .. } => "tool-call",
+            Self::ToolResult { .. } => "tool-result",
+            Self::Other(_) => "",
         }
     }
 
     fn parse(value: Raw) -> Self {
-        Self::parse_known(&value, true).unwrap_or(Self::Other(value))
+        Self::parse_known(&replace_lone_surrogates(value.get()), true).unwrap_or(Self::Other(value))
     }
 
-    /// A result holds no results: one inside another is kept verbatim, so that hostile nesting costs no stack.
-    fn parse_known(value: &Raw, results: bool) -> Option<Self> {
-        let mut o: Object = json::from_str(value.get()).ok()?;
-        match o.get_str("type")?.as_str() {
-            "text" => Some(Self::Text(o.take_as("text")?)),
-            "reasoning" => Some(Self::Reasoning(o.take_as("text")?)),
-            "image" => match o.take("attachment") {
-                Some(attachment) => Some(Self::Image(Image::Attachment(attachment))),
-                None => Some(Self::Image(Image::Data { mime_type: o.take_as("mimeType")?, data: o.take_as("data")? })),
-            },
+    /// `text` is JSON without lone surrogates. A result holds no results: one inside another is kept verbatim, so that
+    /// hostile nesting costs no stack.
+    fn parse_known(text: &str, results: bool) -> Option<Self> {
+        let names = [
+            "type",
+            "text",
+            "attachment",
+            "mimeType",
+            "data",
+            "id",
+            "name",
+            "arguments",
+            "toolCallId",
+            "content",
+            "isError",
+        ];
+        let [kind, text, attachment, mime_type, data, id, name, arguments, call_id, content, is_error] =
+            members_as_written(text, names).ok()??;
+        match string(kind?)?.as_str() {
+            "text" => Some(Self::Text(string(text?)?)),
+            "reasoning" => Some(Self::Reasoning(string(text?)?)),
+            "image" => Some(Self::Image(match attachment {
+                Some(attachment) => Image::Attachment(attachment.to_owned()),
+                None => Image::Data { mime_type: string(mime_type?)?, data: string(data?)? },
+            })),
             "tool-call" => {
-                let arguments = o.take("arguments");
+                let arguments = arguments.map(|text| string(text).unwrap_or_else(|| text.get().to_owned()));
                 Some(Self::ToolCall {
-                    id: o.take_as("id")?,
-                    name: o.take_as("name")?,
-                    arguments: match arguments {
-                        None => String::new(),
-                        Some(text) => json::from_str(text.get()).unwrap_or_else(|_| text.get().to_owned()),
-                    },
+                    id: string(id?)?,
+                    name: string(name?)?,
+                    arguments: arguments.unwrap_or_default(),
                 })
             }
-            "tool-result" if results => {
-                let part = |value: Raw| Self::parse_known(&value, false).unwrap_or(Self::Other(value));
-                let content: Vec<Raw> = match o.take("content") {
-                    None => Vec::new(),
-                    Some(content) => json::from_str(content.get()).ok()?,
-                };
-                Some(Self::ToolResult {
-                    tool_call_id: o.take_as("toolCallId")?,
-                    content: content.into_iter().map(part).collect(),
-                    is_error: o.take_as("isError"),
-                })
-            }
+            "tool-result" if results => Some(Self::ToolResult {
+                content: content.map_or_else(|| Some(Vec::new()), |content| Self::parse_list(content.get(), false))?,
+                tool_call_id: string(call_id?)?,
+                is_error: is_error.and_then(|is_error| serde_json::from_str(is_error.get()).ok()),
+            }),
             _ => None,
         }
+    }
+
+    /// `text` is JSON without lone surrogates. `None` for what is no list.
+    fn parse_list(text: &str, results: bool) -> Option<Vec<Self>> {
+        let values: Vec<&RawValue> = serde_json::from_str(text).ok()?;
+        let block =
+            |value: &RawValue| Self::parse_known(value.get(), results).unwrap_or_else(|| Self::Other(value.to_owned()));
+        Some(values.into_iter().map(block).collect())
     }
 }
 
@@ -178,7 +201,7 @@ impl Serialize for Block {
             return value.serialize(serializer);
         }
         let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("type", &self.kind())?;
+        map.serialize_entry("type", self.known_kind())?;
         match self {
             Self::Text(text) | Self::Reasoning(text) => map.serialize_entry("text", text)?,
             Self::Image(Image::Data { mime_type, data }) => {
@@ -316,8 +339,8 @@ impl<'de> Deserialize<'de> for Message {
             content: match o.take("content") {
                 None => Vec::new(),
                 Some(value) if value.get() == "null" => Vec::new(),
-                Some(value) => json::from_str(value.get())
-                    .map_err(|_| serde::de::Error::custom("content is not an array of blocks"))?,
+                Some(value) => Block::parse_list(&replace_lone_surrogates(value.get()), true)
+                    .ok_or_else(|| serde::de::Error::custom("content is not an array of blocks"))?,
             },
             source: o.take("source").map_or_else(|| Source::Other(raw(&serde_json::json!({}))), Source::parse),
             extra: o,
@@ -356,6 +379,34 @@ mod tests {
             let message: Message = json::from_str(text).unwrap();
             assert_eq!(raw(&message).get(), text);
         }
+    }
+
+    #[test]
+    fn what_lacks_something_is_kept_and_what_is_null_is_there() {
+        for (text, kept) in [
+            (r#"{"type":"text","text":null}"#, true),
+            (r#"{"type":"text","text":7}"#, true),
+            (r#"{"type":"text","text":"a","text":"b"}"#, false),
+            (r#"{"type":null,"type":"text","text":"a\ud83d"}"#, false),
+            (r#"{"type":"image","attachment":null,"data":"x"}"#, false),
+            (r#"{"type":"image","mimeType":"image/png"}"#, true),
+            (r#"{"type":"tool-call","id":"c","name":"b","arguments":null}"#, false),
+            (r#"{"type":"tool-call","id":"c","arguments":"{}"}"#, true),
+            (r#"{"type":"tool-result","toolCallId":"c","content":null}"#, true),
+            (r#"{"type":"tool-result","toolCallId":"c","isError":null}"#, false),
+            (r#"{"type":"tool-result","content":[]}"#, true),
+            ("[]", true),
+            ("null", true),
+        ] {
+            let block: Block = serde_json::from_str(text).unwrap();
+            assert_eq!(matches!(&block, Block::Other(_)), kept, "{text}");
+            assert!(!kept || raw(&block).get() == text, "{text}");
+        }
+        let text = r#"{"type":"tool-call","id":"c","name":"b","arguments":null}"#;
+        assert!(matches!(json::from_str(text).unwrap(), Block::ToolCall { arguments, .. } if arguments == "null"));
+        let text = r#"{"type":"image","attachment":["\ud83d"]}"#;
+        let block: Block = serde_json::from_str(text).unwrap();
+        assert_eq!(raw(&block).get(), text.replace("d83d", "fffd"));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use dsh_plugin_api::kit::body;
 use dsh_plugin_api::kit::errors;
 use dsh_plugin_api::kit::head::HeadFacts;
 use dsh_plugin_api::kit::lenient::{count, elements, filled, is_string, members, members_of};
+use dsh_plugin_api::kit::repeat::{Added, Repeat, Repeated};
 use dsh_plugin_api::kit::streaming::{Said, flush, made_up_id, says_something};
 use dsh_plugin_api::sse::SseEvent;
 use dsh_plugin_api::vocab::{BlockType, Failure, FailureCode, FinishReason, Target, Usage};
@@ -18,6 +19,12 @@ use crate::envelope::{ResponseFacts, StopReason, entry};
 
 /// How long usage or `[DONE]` is waited for after the finish reason, in milliseconds.
 const USAGE_PATIENCE_MS: u32 = 3_000;
+
+/// How many counts a usage has; see [`counts`].
+const COUNTS: usize = 4;
+
+/// Where text and reasoning stand for [`Repeat`]; calls stand at their places.
+const OPEN: usize = usize::MAX;
 
 /// The answer as far as it came.
 #[derive(Debug)]
@@ -32,6 +39,7 @@ pub struct Answer {
     has_text: bool,
     finish: Option<String>,
     has_usage: bool,
+    repeat: Repeat<COUNTS>,
 }
 
 #[derive(Debug)]
@@ -57,10 +65,13 @@ impl Answer {
             has_text: false,
             finish: None,
             has_usage: false,
+            // A sum tells nothing that its parts do not, nor does what was not in the cache.
+            repeat: Repeat::new(&["\"total_tokens\":", "\"prompt_cache_miss_tokens\":"]),
         }
     }
 
     fn object(&mut self, data: &str, event: &str, out: &mut Chunks) {
+        self.repeat.forget();
         let Ok(found) = members(data, ["error", "id", "model", "usage", "choices"]) else {
             return self.fail(errors::malformed(&self.head, data), out);
         };
@@ -77,18 +88,26 @@ impl Answer {
         if self.facts.response_model.is_none() {
             self.facts.response_model = filled(model).filter(|model| *model != self.facts.target.model);
         }
-        self.usage(usage, out);
+        let counts = counts(usage);
+        self.usage(counts.map(count), out);
         let choice = elements(choices).into_iter().next();
+        let mut added = None;
         if let Some([delta, message, finish]) =
             choice.and_then(|choice| members_of(choice, ["delta", "message", "finish_reason"]))
         {
-            if let Some(delta) = delta.or(message.filter(|_| !self.any_block)) {
-                self.delta(delta, out);
+            if let Some(delta) = delta {
+                added = self.delta(delta, out);
+            } else if let Some(message) = message.filter(|_| !self.any_block) {
+                self.delta(message, out);
             }
             if let Some(finish) = filled(finish).filter(|_| self.finish.is_none()) {
                 self.close_all(out);
                 self.finish = Some(finish);
             }
+        }
+        if let Some(added) = added.filter(|_| error.is_none() && self.finish.is_none()) {
+            // What it says of the response as a whole is known by now.
+            self.repeat.learn(data, added, counts);
         }
         match &self.finish {
             Some(finish) if self.has_usage && is_known(finish) => self.conclude(out),
@@ -97,21 +116,41 @@ impl Answer {
         }
     }
 
-    fn delta(&mut self, delta: &RawValue, out: &mut Chunks) {
-        let Some([reasoning, content, calls]) = members_of(delta, ["reasoning_content", "content", "tool_calls"])
-        else {
-            return;
-        };
+    /// Takes a delta, or the message of a whole answer. When all it does is to add one string to a block, and it would do
+    /// no more if it came again with another, it says so.
+    fn delta<'a>(&mut self, delta: &'a RawValue, out: &mut Chunks) -> Option<Added<'a>> {
+        let [reasoning, content, calls] = members_of(delta, ["reasoning_content", "content", "tool_calls"])?;
+        let (mut added, mut done) = (None, 0);
         for (kind, value) in [(BlockType::Reasoning, reasoning), (BlockType::Text, content)] {
             if let Some(value) = value.filter(|value| says_something(value)) {
                 self.text(kind, value, out);
+                (added, done) = (Some(Added::new(OPEN, value)), done + 1);
             }
         }
         for call in elements(calls) {
             if let Some([index, id, function]) = members_of(call, ["index", "id", "function"]) {
-                self.call(count(index), &filled(id).unwrap_or_default(), function, out);
+                added = self.call(count(index), &filled(id).unwrap_or_default(), function, out);
+                done += 1;
             }
         }
+        added.filter(|_| done == 1)
+    }
+
+    /// Does once more what [`Answer::delta`] did last, with another string. False when that cannot be done so simply: then
+    /// nothing was done.
+    fn append(&mut self, repeated: &Repeated<'_, COUNTS>, out: &mut Chunks) -> bool {
+        let text = &*repeated.string;
+        let (slot, joiner, is_text) = match &self.open {
+            Some((slot, kind, joiner)) if repeated.place == OPEN => (Some(*slot), joiner, *kind == BlockType::Text),
+            _ => match self.calls.get(repeated.place) {
+                Some(Call { slot, joiner, .. }) => (*slot, joiner, false),
+                None => return false,
+            },
+        };
+        let Some(slot) = slot.filter(|_| !joiner.holds_half()) else { return false };
+        out.delta(slot, text);
+        self.has_text |= is_text && !text.trim().is_empty();
+        true
     }
 
     fn text(&mut self, kind: BlockType, value: &RawValue, out: &mut Chunks) {
@@ -128,7 +167,13 @@ impl Answer {
         }
     }
 
-    fn call(&mut self, index: Option<u64>, id: &str, function: Option<&RawValue>, out: &mut Chunks) {
+    fn call<'a>(
+        &mut self,
+        index: Option<u64>,
+        id: &str,
+        function: Option<&'a RawValue>,
+        out: &mut Chunks,
+    ) -> Option<Added<'a>> {
         let [name, arguments] = function.and_then(|value| members_of(value, ["name", "arguments"])).unwrap_or_default();
         let name = filled(name).unwrap_or_default();
         // A delta belongs to the call of its index, unless it begins another one.
@@ -150,7 +195,8 @@ impl Answer {
             self.calls.push(call);
             self.calls.len() - 1
         });
-        let Some(call) = self.calls.get_mut(place) else { return };
+        let only_adds = id.is_empty() && name.is_empty();
+        let call = self.calls.get_mut(place)?;
         if call.id.is_empty() {
             id.clone_into(&mut call.id);
         }
@@ -182,6 +228,7 @@ impl Answer {
                 }
             }
         }
+        arguments.filter(|_| only_adds).map(|arguments| Added::new(place, arguments))
     }
 
     fn close_open(&mut self, out: &mut Chunks) {
@@ -202,21 +249,17 @@ impl Answer {
     }
 
     /// Takes the counts, made disjoint: what was read from the cache is not input.
-    fn usage(&mut self, usage: Option<&RawValue>, out: &mut Chunks) {
-        let names = ["prompt_tokens", "completion_tokens", "prompt_cache_hit_tokens", "completion_tokens_details"];
-        let Some([prompt, completion, hit, details]) = usage.and_then(|usage| members_of(usage, names)) else { return };
-        let (prompt, completion) = (count(prompt).unwrap_or(0), count(completion).unwrap_or(0));
+    fn usage(&mut self, [prompt, completion, hit, reasoning]: [Option<u64>; COUNTS], out: &mut Chunks) {
+        let (prompt, completion) = (prompt.unwrap_or(0), completion.unwrap_or(0));
         if prompt == 0 && completion == 0 {
             return;
         }
-        let [reasoning] = details.and_then(|details| members_of(details, ["reasoning_tokens"])).unwrap_or_default();
-        let hit = count(hit);
         out.usage(Usage {
             input_tokens: prompt.saturating_sub(hit.unwrap_or(0)),
             output_tokens: completion,
             cache_read_tokens: hit,
             cache_write_tokens: None,
-            reasoning_tokens: count(reasoning),
+            reasoning_tokens: reasoning,
         });
         self.has_usage = true;
     }
@@ -260,6 +303,16 @@ impl Answer {
     }
 }
 
+/// The values of the counts of a usage, as they were written: prompt, completion, read from the cache, reasoning.
+fn counts(usage: Option<&RawValue>) -> [Option<&RawValue>; COUNTS] {
+    let names = ["prompt_tokens", "completion_tokens", "prompt_cache_hit_tokens", "completion_tokens_details"];
+    let Some([prompt, completion, hit, details]) = usage.and_then(|usage| members_of(usage, names)) else {
+        return [None; COUNTS];
+    };
+    let [reasoning] = details.and_then(|details| members_of(details, ["reasoning_tokens"])).unwrap_or_default();
+    [prompt, completion, hit, reasoning]
+}
+
 /// Finish reasons of the documentation. Another one ends the answer only together with `[DONE]`.
 fn is_known(finish: &str) -> bool {
     matches!(finish, "stop" | "length" | "content_filter" | "tool_calls" | "insufficient_system_resource")
@@ -281,7 +334,10 @@ impl body::Answer for Answer {
                 let message = "the provider ended the stream without a finish reason";
                 self.fail(self.head.failure(FailureCode::Transport, message), out);
             }
-            data => self.object(data, &event.name, out),
+            data => match self.repeat.repeated(data) {
+                Some(repeated) if self.append(&repeated, out) => self.usage(repeated.counts, out),
+                _ => self.object(data, &event.name, out),
+            },
         }
     }
 
@@ -315,5 +371,33 @@ impl body::Answer for Answer {
 
     fn partial_half(&self) -> Option<Raw> {
         self.any_block.then(|| self.facts.half(StopReason::Stop))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dsh_plugin_api::{Decoder as _, ResponseHead};
+
+    use super::*;
+
+    #[test]
+    fn events_of_a_steady_stream_are_compared_and_not_read() {
+        let target = Target { provider: "d".to_owned(), model: "m".to_owned() };
+        let head = || HeadFacts::read(&ResponseHead::Http { status: 200, headers: Vec::new() }).unwrap();
+        for (event, next) in [
+            (
+                r#"{"choices":[{"delta":{"content":"a"}}],"usage":{"prompt_tokens":9,"prompt_cache_miss_tokens":1,"total_tokens":9}}"#,
+                r#"{"choices":[{"delta":{"content":"b"}}],"usage":{"prompt_tokens":9,"prompt_cache_miss_tokens":2,"total_tokens":10}}"#,
+            ),
+            (
+                r#"{"choices":[{"delta":{"content":null,"reasoning_content":"a"}}]}"#,
+                r#"{"choices":[{"delta":{"content":null,"reasoning_content":"b"}}]}"#,
+            ),
+        ] {
+            let mut decoder = body::BodyDecoder::new(Answer::new(head(), &target));
+            let mut out = Chunks::new();
+            decoder.feed(format!("data: {event}\n\n").as_bytes(), &mut out);
+            assert!(decoder.answer_mut().repeat.repeated(next).is_some(), "{next}");
+        }
     }
 }

@@ -19,7 +19,6 @@ mod fixture;
 mod google;
 mod mistral;
 mod presets;
-mod repeat;
 mod request;
 mod responses;
 mod route;

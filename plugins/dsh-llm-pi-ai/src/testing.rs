@@ -2,6 +2,7 @@
 
 use dsh_plugin_api::abi::{BatchReader, Item};
 use dsh_plugin_api::json::raw;
+use dsh_plugin_api::kit::head::HeadFacts;
 use dsh_plugin_api::vocab::{
     Block, Chunk, Exchange, FinishReason, Message, Repair, ReplayEnvelope, Request, Role, Source, Target, Usage,
 };
@@ -13,6 +14,11 @@ use crate::PiAi;
 /// The one route and model of the tests.
 pub(crate) fn target() -> Target {
     Target { provider: "local".into(), model: "m".into() }
+}
+
+/// What the head of a stream says that has nothing to say.
+pub(crate) fn head() -> HeadFacts {
+    HeadFacts::read(&ResponseHead::Http { status: 200, headers: Vec::new() }).unwrap()
 }
 
 /// Everything a response gave.

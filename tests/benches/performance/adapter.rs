@@ -11,9 +11,12 @@ use dsh_tests::built;
 use serde_json::json;
 use tempfile::TempDir;
 
+use super::streams::{DEEPSEEK, STREAMS};
+
 /// A configuration with one route for each wire, named by the wire.
 fn config() -> serde_json::Value {
-    let apis: std::collections::BTreeSet<&str> = super::streams::STREAMS.iter().map(|form| form.api).collect();
+    let apis: std::collections::BTreeSet<&str> =
+        STREAMS.iter().map(|form| form.api).filter(|api| *api != DEEPSEEK).collect();
     let providers = apis.into_iter().map(|api| {
         let provider = json!({"api": api, "base_url": "http://gateway.test/v1", "credential": "KEY", "models": [
             {"id": "m", "context_window": 200_000, "max_tokens": 8192, "reasoning": true, "input": ["text", "image"]}]});
@@ -34,10 +37,22 @@ pub fn linked() -> PiAi {
 
 /// The adapter as the host loads it. The folder holds the copy that is mapped.
 pub fn loaded() -> (Arc<dyn AdapterHandle>, TempDir) {
+    load("dsh-llm-pi-ai", &config())
+}
+
+/// The adapter of DeepSeek's own API as the host loads it. It cannot be linked in beside the other: each exports the same
+/// symbol.
+pub fn loaded_deepseek() -> (Arc<dyn AdapterHandle>, TempDir) {
+    let route = json!({"base_url": "http://deepseek.test", "credential": "KEY", "models": [
+        {"id": "m", "context_window": 200_000, "max_tokens": 8192, "thinking": true, "images": true}]});
+    load("dsh-llm-deepseek", &json!({"providers": {(DEEPSEEK): route}}))
+}
+
+fn load(name: &str, config: &serde_json::Value) -> (Arc<dyn AdapterHandle>, TempDir) {
     let home = TempDir::new().unwrap();
-    let library = LibraryRef::Path(built().library("dsh-llm-pi-ai"));
+    let library = LibraryRef::Path(built().library(name));
     let library = Loader::new(home.path()).load(&LibrarySpec { library, sha256: None }).unwrap();
-    let (handle, _) = library.create(&config()).unwrap();
+    let (handle, _) = library.create(config).unwrap();
     (handle, home)
 }
 

@@ -8,6 +8,7 @@ use crate::decoding::{Answer, Wire};
 use crate::layout::{Layout, arounds, layouts};
 use crate::material::{Called, Runs, Said, by_turns, called, done, is_success, opaque, said};
 use crate::reference::{document, events, unescaped};
+use crate::repeating::Events;
 
 /// What is shown of thinking that is hidden.
 const REDACTED: &str = "[Reasoning redacted]";
@@ -47,6 +48,42 @@ impl Wire for Anthropic {
         "}",
         "null",
     ];
+
+    const EVENTS: Events = Events {
+        starts: &[
+            r#"{"type":"message_start","message":{"id":"msg_1","model":"m","usage":{"input_tokens":19,"output_tokens":1}}}"#,
+            r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}"#,
+            r#"{"type":"content_block_start","index":1,"content_block":{"type":"thinking","thinking":@}}"#,
+            r#"{"type":"content_block_start","index":2,"content_block":{"type":"tool_use","id":"t","name":"f","input":{}}}"#,
+            r#"{"type":"content_block_start","index":3,"content_block":{"type":"server_tool_use","id":"s","name":"f"}}"#,
+        ],
+        pieces: &[
+            r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":@}}"#,
+            r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":@} }"#,
+            r#"{"index":0,"delta":{"text":@}}"#,
+            r#"{"type":"content_block_delta","delta":{"text":@,"thinking":@}}"#,
+            r#"{"type":"content_block_delta","index":#,"delta":{"type":"text_delta","text":@}}"#,
+            r#"{"type":"content_block_delta","index":1,"delta":{"type":"thinking_delta","thinking":@}}"#,
+            r#"{"type":"content_block_delta","index":1,"delta":{"type":"signature_delta","signature":@}}"#,
+            r#"{"type":"content_block_delta","index":2,"delta":{"type":"input_json_delta","partial_json":@}}"#,
+            r#"{"type":"content_block_delta","index":#,"delta":{"type":"input_json_delta","partial_json":@}}"#,
+            r#"{"type":"content_block_delta","index":3,"delta":{"type":"input_json_delta","partial_json":@}}"#,
+            r#"{"type":@,"index":0,"delta":{"text":@}}"#,
+            r#"{"type":"content_block_delta","index":0,"delta":{"type":@,"text":"x"},"usage":{"output_tokens":#}}"#,
+        ],
+        ends: &[
+            r#"{"type":"content_block_stop","index":0}"#,
+            r#"{"type":"content_block_stop","index":#}"#,
+            r#"{"type":"content_block_start","index":#,"content_block":{"type":"text","text":@}}"#,
+            r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":#}}"#,
+            r#"{"type":"message_stop"}"#,
+            r#"{"type":"ping"}"#,
+            r#"{"type":"error","error":{"message":@}}"#,
+            "[DONE]",
+            "",
+        ],
+        names: &["content_block_delta", "message_stop", "error", "ping"],
+    };
 
     fn answers() -> BoxedStrategy<Answer> {
         prop_oneof![9 => streams(), 1 => documents()].boxed()

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
 use crate::pieces::pieces;
+use crate::repeating::{self, Events};
 
 /// One wire of an adapter, for the checks of this crate.
 pub trait Wire {
@@ -15,6 +16,9 @@ pub trait Wire {
     const API: &'static str;
     /// What damage inserts: the wire's own words, those of its end first of all.
     const WORDS: &'static [&'static str];
+
+    /// What streams of it are made of, for [`crate::repeating`].
+    const EVENTS: Events;
 
     /// Answers in every form that servers of this wire send them.
     fn answers() -> BoxedStrategy<Answer>;
@@ -293,7 +297,7 @@ pub fn decode<W: Wire>(
 }
 
 /// A body of any kind: its chunks do not depend on the split, and success needs the wire's own terminal event and a
-/// status that is one. Stopped half-way it is aborted, unless it was over.
+/// status that is one. An event that is compared with the one before does what it does when it is read. Stopped half-way it is aborted, unless it was over.
 pub fn check_body<W: Wire>(
     adapter: &impl Adapter,
     head: (u16, &str),
@@ -308,6 +312,9 @@ pub fn check_body<W: Wire>(
     if whole.is_success() {
         assert!((200..300).contains(&head.0), "status {} was taken for a success", head.0);
         assert!(W::may_succeed(body), "a success without the wire's terminal event");
+    }
+    if head == STREAM {
+        repeating::check_body::<W>(adapter, body, end);
     }
     let mut stopped = Response::new::<W>(adapter, head);
     stopped.feed(&body[..body.len() / 2]);

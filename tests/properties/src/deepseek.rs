@@ -6,6 +6,7 @@ use crate::completions::generate::{self, Dialect, Meaning, Part, indexed_calls, 
 use crate::completions::{self, Completions};
 use crate::decoding::{Answer, Wire};
 use crate::material::{said, sent};
+use crate::repeating::Events;
 
 /// See the module.
 #[derive(Debug)]
@@ -15,6 +16,8 @@ impl Wire for OwnApi {
     const API: &'static str = "deepseek";
 
     const WORDS: &'static [&'static str] = <Completions as Wire>::WORDS;
+
+    const EVENTS: Events = <Completions as Wire>::EVENTS;
 
     fn answers() -> BoxedStrategy<Answer> {
         generate::answers(&DIALECT)

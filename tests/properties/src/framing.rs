@@ -12,7 +12,7 @@ pub fn events(body: &[u8], widths: &[u8]) -> Vec<SseEvent> {
     let mut parser = SseParser::new();
     let mut events = Vec::new();
     for piece in pieces(body, widths) {
-        parser.feed(piece, |event| events.push(event));
+        parser.feed(piece, |event| events.push(event.clone()));
     }
     events.extend(parser.finish());
     assert_eq!(parser.finish(), None, "a parser that is finished has nothing left");

@@ -8,6 +8,7 @@ use crate::decoding::{Answer, Wire};
 use crate::layout::{Layout, arounds, layouts};
 use crate::material::{Called, Runs, Said, called, done, is_success, opaque, said};
 use crate::reference::{document, events, unescaped};
+use crate::repeating::Events;
 
 /// See the module.
 #[derive(Debug)]
@@ -44,6 +45,32 @@ impl Wire for Google {
         "}",
         "null",
     ];
+
+    const EVENTS: Events = Events {
+        starts: &[
+            r#"{"candidates":[{"content":{"parts":[{"text":""}],"role":"model"}}],"responseId":"r1","modelVersion":"other"}"#,
+        ],
+        pieces: &[
+            r#"{"candidates":[{"content":{"parts":[{"text":@}],"role":"model"},"index":0}],"usageMetadata":{"promptTokenCount":#,"candidatesTokenCount":#,"totalTokenCount":#},"modelVersion":"m","responseId":"r1"}"#,
+            r#"{"candidates":[{"content":{"parts":[{"text":@,"thought":true}]}}],"usageMetadata":{"promptTokenCount":9,"thoughtsTokenCount":#,"cachedContentTokenCount":#,"promptTokensDetails":[{"modality":"TEXT","tokenCount":#}]}}"#,
+            r#"{"candidates":[{"content":{"parts":[{"text":@}]}}]}"#,
+            r#"{"candidates":[{"content":{"parts":[{"text":@,"thoughtSignature":"c2ln"}]}}]}"#,
+            r#"{"candidates":[{"content":{"parts":[{"text":@,"thoughtSignature":@}]}}]}"#,
+            r#"{"candidates":[{"content":{"parts":[{"text":@},{"text":@,"thought":true}]}}]}"#,
+            r#"{"candidates":[{"content":{"parts":[{"text":@,"inlineData":{}},7]}}]}"#,
+            r#"{"candidates":[{"content":{"parts":[{"text":@}]}}],"promptFeedback":{"blockReason":@}}"#,
+            r#"{"candidates":[{"content":{"parts":[{"functionCall":{"name":@,"args":{"tokenCount":#}}}]}}]}"#,
+            r#"{"candidates":[{"content":{"parts":[{"text":@,"functionCall":{"name":"f","args":{"tokenCount":#}}}]}}]}"#,
+        ],
+        ends: &[
+            r#"{"candidates":[{"content":{"parts":[{"text":@}]},"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":#}}"#,
+            r#"{"candidates":[{"finishReason":@}]}"#,
+            r#"{"usageMetadata":{"promptTokenCount":#,"candidatesTokenCount":#}}"#,
+            r#"{"error":{"message":@}}"#,
+            "[DONE]",
+        ],
+        names: &["error", "message"],
+    };
 
     fn answers() -> BoxedStrategy<Answer> {
         prop_oneof![8 => streams(), 2 => documents()].boxed()

@@ -4,6 +4,7 @@
 //!
 //! - [`framing::check`]: any split gives the same events, and they are those of the WHATWG standard;
 //! - [`decoding::check`]: any split gives the same chunks, and nothing but the wire's own terminal event is a success;
+//! - [`repeating::check_body`]: an event that is compared with the one before does what it does when it is read;
 //! - [`restoring::check`]: stored replay metadata, however damaged, gives a request or an error;
 //! - [`returning::check`]: what a provider sent for its own use is in the next request, byte for byte.
 //!
@@ -29,6 +30,7 @@ pub mod material;
 pub mod mistral;
 pub mod pieces;
 pub mod reference;
+pub mod repeating;
 pub mod responses;
 pub mod restoring;
 pub mod returning;

@@ -7,6 +7,7 @@ use crate::completions::generate::{self, Dialect, Meaning, Part, indexed_calls, 
 use crate::completions::{self, Completions};
 use crate::decoding::{Answer, Wire};
 use crate::material::{said, sent};
+use crate::repeating::Events;
 
 /// See the module.
 #[derive(Debug)]
@@ -16,6 +17,8 @@ impl Wire for Mistral {
     const API: &'static str = "mistral-conversations";
 
     const WORDS: &'static [&'static str] = <Completions as Wire>::WORDS;
+
+    const EVENTS: Events = <Completions as Wire>::EVENTS;
 
     fn answers() -> BoxedStrategy<Answer> {
         generate::answers(&DIALECT)

@@ -8,6 +8,7 @@ use crate::decoding::{Answer, Wire};
 use crate::layout::{Layout, arounds, layouts};
 use crate::material::{Called, Runs, Said, by_turns, called, done, is_success, opaque, said, sent};
 use crate::reference::{document, events, unescaped};
+use crate::repeating::Events;
 
 /// See the module.
 #[derive(Debug)]
@@ -47,6 +48,38 @@ impl Wire for Responses {
         "}",
         "null",
     ];
+
+    const EVENTS: Events = Events {
+        starts: &[
+            r#"{"type":"response.created","sequence_number":0,"response":{"id":"resp_1","model":"m"}}"#,
+            r#"{"type":"response.output_item.added","output_index":0,"item":{"type":"message","id":"msg_1"}}"#,
+            r#"{"type":"response.output_item.added","output_index":1,"item":{"type":"function_call","id":"fc_1","call_id":"c","name":"f","arguments":""}}"#,
+            r#"{"type":"response.output_item.added","output_index":2,"item":{"type":"reasoning","id":"rs_1","summary":[]}}"#,
+        ],
+        pieces: &[
+            r#"{"type":"response.output_text.delta","sequence_number":#,"item_id":"msg_1","output_index":0,"content_index":0,"delta":@,"logprobs":[],"obfuscation":@}"#,
+            r#"{"type":"response.output_text.delta","sequence_number":#,"item_id":@,"output_index":0,"content_index":#,"delta":@}"#,
+            r#"{"type":"response.output_text.delta","delta":@}"#,
+            r#"{"item_id":"msg_1","output_index":0,"content_index":0,"delta":@}"#,
+            r#"{"type":@,"item_id":"msg_1","delta":@}"#,
+            r#"{"type":"response.refusal.delta","item_id":"msg_1","output_index":0,"content_index":1,"delta":@}"#,
+            r#"{"type":"response.function_call_arguments.delta","item_id":"fc_1","output_index":1,"delta":@}"#,
+            r#"{"type":"response.function_call_arguments.delta","item_id":"fc_9","output_index":#,"delta":@}"#,
+            r#"{"type":"response.reasoning_summary_text.delta","item_id":"rs_1","output_index":2,"summary_index":0,"delta":@}"#,
+            r#"{"type":"response.reasoning_summary_text.delta","item_id":"rs_1","output_index":2,"summary_index":#,"delta":@}"#,
+            r#"{"type":"response.reasoning_text.delta","item_id":"rs_1","output_index":2,"content_index":0,"delta":null,"text":@}"#,
+        ],
+        ends: &[
+            r#"{"type":"response.output_text.done","item_id":"msg_1","output_index":0,"content_index":#,"text":@}"#,
+            r#"{"type":"response.output_item.done","output_index":0,"item":{"type":"message","id":"msg_1","content":[{"type":"output_text","text":@}]}}"#,
+            r#"{"type":"response.output_item.done","output_index":1,"item":{"type":"function_call","id":"fc_1","call_id":"c","name":"f","arguments":@}}"#,
+            r#"{"type":"response.completed","response":{"id":"resp_1","status":"completed","usage":{"input_tokens":#,"output_tokens":#}}}"#,
+            r#"{"type":"response.completed","response":{"status":"completed","output":[{"type":"message","id":"msg_1","content":[{"type":"output_text","text":@}]}]}}"#,
+            r#"{"type":"error","message":@}"#,
+            "[DONE]",
+        ],
+        names: &["response.output_text.delta", "response.completed", "error"],
+    };
 
     fn answers() -> BoxedStrategy<Answer> {
         prop_oneof![9 => streams(), 1 => documents()].boxed()

@@ -100,7 +100,7 @@ macro_rules! properties {
             use dsh_plugin_api::StreamEnd;
             use dsh_properties::decoding::{STREAM, Wire, check, check_body};
             use dsh_properties::pieces::{Damage, widths};
-            use dsh_properties::returning;
+            use dsh_properties::{repeating, returning};
             use proptest::prelude::*;
             use proptest::sample::Index;
 
@@ -144,6 +144,15 @@ macro_rules! properties {
                     let mut body = answer.body;
                     damage.iter().for_each(|damage| damage.apply(&mut body));
                     check_body::<$wire>(adapter(), STREAM, &body, &widths, &StreamEnd::Complete);
+                }
+
+                #[test]
+                fn an_event_that_repeats_the_last_one_does_what_reading_it_would_do(
+                    bodies in proptest::collection::vec(repeating::streams::<$wire>(), 4),
+                ) {
+                    for body in bodies {
+                        repeating::check_body::<$wire>(adapter(), &body, &StreamEnd::Complete);
+                    }
                 }
 
                 #[test]

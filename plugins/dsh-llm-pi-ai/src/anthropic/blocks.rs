@@ -8,6 +8,7 @@ use std::collections::HashMap;
 
 use dsh_plugin_api::json::{Joiner, replace_lone_surrogates};
 use dsh_plugin_api::kit::lenient::{elements, filled, is_object, is_string, members_of, string};
+use dsh_plugin_api::kit::repeat::{Added, Repeated};
 use dsh_plugin_api::kit::streaming::{Said, flush, made_up_id};
 use dsh_plugin_api::{Chunks, Slot};
 use serde_json::value::RawValue;
@@ -68,6 +69,10 @@ impl Part {
 
     const fn is_thinking(&self) -> bool {
         matches!(self, Self::Thinking { .. })
+    }
+
+    const fn is_call(&self) -> bool {
+        matches!(self, Self::Call { .. })
     }
 }
 
@@ -156,32 +161,55 @@ impl Blocks {
         self.begin(index, Part::Call { slot, joiner: Joiner::default(), input });
     }
 
-    /// A piece of a block.
-    pub fn delta(&mut self, index: Option<u64>, delta: &RawValue, out: &mut Chunks) {
+    /// A piece of a block. When all it does is to add one string to it, and it would do no more if it came again with
+    /// another, it says so.
+    pub fn delta<'a>(&mut self, index: Option<u64>, delta: &'a RawValue, out: &mut Chunks) -> Option<Added<'a>> {
         let names = ["type", "text", "thinking", "signature", "partial_json"];
-        let Some([kind, text, thinking, signature, json]) = members_of(delta, names) else { return };
+        let [kind, text, thinking, signature, json] = members_of(delta, names)?;
         let kind = filled(kind);
         // A piece that does not say its kind is known by its member.
         let is = |name: &str, value: Option<&RawValue>| kind.as_deref().map_or(value.is_some(), |kind| kind == name);
         let place = self.place(index);
         let fits = |wanted: fn(&Part) -> bool| place.filter(|place| self.blocks.get(*place).is_some_and(wanted));
         if matches!(place.and_then(|place| self.blocks.get(place)), Some(Part::Skipped)) {
-            return;
+            return None;
         }
         if is("text_delta", text) {
             let place = fits(Part::is_text).unwrap_or_else(|| self.begin_text(index, out));
             self.text(place, text, out);
+            return Some(Added::new(place, text?));
         } else if is("thinking_delta", thinking) {
             let place = fits(Part::is_thinking).unwrap_or_else(|| self.begin_thinking(index, out));
             self.thinking(place, thinking, out);
+            return Some(Added::new(place, thinking?));
         } else if is("signature_delta", signature) {
             let known = fits(Part::is_thinking);
             if let Some(place) = known.or_else(|| place.is_none().then(|| self.begin_thinking(index, out))) {
                 self.sign(place, signature, out);
             }
         } else if is("input_json_delta", json) {
+            let call = fits(Part::is_call);
             self.arguments(place, json, out);
+            return Some(Added::new(call?, json?));
         }
+        None
+    }
+
+    /// Does once more what [`Blocks::delta`] did last, with another string. False when that cannot be done so simply:
+    /// then nothing was done.
+    pub fn repeat(&mut self, repeated: &Repeated<'_, 0>, out: &mut Chunks) -> bool {
+        let Some(part) = self.blocks.get(repeated.place) else { return false };
+        let (Part::Text { slot, joiner } | Part::Thinking { slot, joiner, .. } | Part::Call { slot, joiner, .. }) =
+            part
+        else {
+            return false;
+        };
+        if !out.is_open(*slot) || joiner.holds_half() {
+            return false;
+        }
+        out.delta(*slot, &repeated.string);
+        self.has_text |= part.is_text() && !repeated.string.trim().is_empty();
+        true
     }
 
     /// A block is complete.

@@ -9,6 +9,7 @@ use dsh_plugin_api::kit::body::Answer as _;
 use dsh_plugin_api::kit::errors;
 use dsh_plugin_api::kit::head::{HeadFacts, excerpt};
 use dsh_plugin_api::kit::lenient::{count, elements, filled, members, members_of, repaired};
+use dsh_plugin_api::kit::repeat::Repeat;
 use dsh_plugin_api::sse::SseEvent;
 use dsh_plugin_api::vocab::{Failure, FailureCode, FinishReason, Target, Usage};
 use dsh_plugin_api::{Chunks, StreamEnd};
@@ -27,7 +28,14 @@ pub(crate) type Decoder = dsh_plugin_api::kit::body::BodyDecoder<Answer>;
 /// A decoder for a response to a request of this target.
 pub(super) fn decoder(head: HeadFacts, target: &Target) -> Decoder {
     let facts = ResponseFacts::new(ApiName::AnthropicMessages, target.clone());
-    Decoder::new(Answer { head, facts, blocks: Blocks::default(), ended: None, counts: Counts::default() })
+    Decoder::new(Answer {
+        head,
+        facts,
+        blocks: Blocks::default(),
+        ended: None,
+        counts: Counts::default(),
+        repeat: Repeat::new(&[]),
+    })
 }
 
 /// How the provider says that the answer ended.
@@ -113,6 +121,7 @@ pub(crate) struct Answer {
     blocks: Blocks,
     ended: Option<Ended>,
     counts: Counts,
+    repeat: Repeat<0>,
 }
 
 impl dsh_plugin_api::kit::body::Answer for Answer {
@@ -127,7 +136,10 @@ impl dsh_plugin_api::kit::body::Answer for Answer {
         match event.data.trim() {
             // A mark of another wire, which gateways add.
             "" | "[DONE]" => {}
-            data => self.object(data, &event.name, out),
+            data => match self.repeat.repeated(data) {
+                Some(repeated) if self.blocks.repeat(&repeated, out) => {}
+                _ => self.object(data, &event.name, out),
+            },
         }
     }
 
@@ -169,6 +181,7 @@ impl dsh_plugin_api::kit::body::Answer for Answer {
 impl Answer {
     /// The data of one event.
     fn object(&mut self, data: &str, event: &str, out: &mut Chunks) {
+        self.repeat.forget();
         let names = ["type", "error", "request_id", "message", "index", "content_block", "delta", "usage"];
         let Ok(found) = members(data, names) else {
             return match repaired(data) {
@@ -178,7 +191,10 @@ impl Answer {
             };
         };
         let Some([kind, error, request_id, message, index, block, delta, usage]) = found else { return };
-        let kind = filled(kind).unwrap_or_else(|| event.to_owned());
+        let named = filled(kind);
+        // The name beside the data is not compared.
+        let is_named = named.is_some();
+        let kind = named.unwrap_or_else(|| event.to_owned());
         let index = count(index);
         match kind.as_str() {
             "message_start" => {
@@ -194,8 +210,8 @@ impl Answer {
                 }
             }
             "content_block_delta" => {
-                if let Some(delta) = delta {
-                    self.blocks.delta(index, delta, out);
+                if let Some(added) = delta.and_then(|delta| self.blocks.delta(index, delta, out)).filter(|_| is_named) {
+                    self.repeat.learn(data, added, []);
                 }
             }
             "content_block_stop" => self.blocks.stop(index, out),
@@ -291,5 +307,32 @@ impl Answer {
     /// Ends the response with an error. What was streamed stays; blocks that are still open get no entry.
     fn fail(&self, failure: Failure, out: &mut Chunks) {
         out.fail(failure, self.partial_half());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dsh_plugin_api::Decoder as _;
+
+    use super::*;
+    use crate::testing::{head, target};
+
+    #[test]
+    fn events_of_a_steady_stream_are_compared_and_not_read() {
+        for (event, next) in [
+            (
+                r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"a"}}"#,
+                r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"b"}    }"#,
+            ),
+            (
+                r#"{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"a"}}"#,
+                r#"{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"b"}}"#,
+            ),
+        ] {
+            let mut decoder = decoder(head(), &target());
+            let mut out = Chunks::new();
+            decoder.feed(format!("event: content_block_delta\ndata: {event}\n\n").as_bytes(), &mut out);
+            assert!(decoder.answer_mut().repeat.repeated(next).is_some(), "{next}");
+        }
     }
 }

@@ -6,7 +6,8 @@
 use std::collections::{HashMap, HashSet};
 
 use dsh_plugin_api::json::{Joiner, Object, replace_lone_surrogates};
-use dsh_plugin_api::kit::lenient::{count, elements, filled, is_string, members_of};
+use dsh_plugin_api::kit::lenient::{count, elements, filled, members_of};
+use dsh_plugin_api::kit::repeat::{Added, Repeated};
 use dsh_plugin_api::kit::streaming::{Said, flush, made_up_id, says_something};
 use dsh_plugin_api::{Chunks, Slot};
 use serde_json::value::RawValue;
@@ -58,19 +59,6 @@ struct StreamedCall {
     joiner: Joiner,
 }
 
-/// Where a part stands among the parts of an answer.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place(usize);
-
-/// All that a delta did: it added a string to a part.
-#[derive(Debug)]
-pub(super) struct Added<'a> {
-    /// The part.
-    pub place: Place,
-    /// The JSON text of the string, as it stands in the event.
-    pub string: &'a RawValue,
-}
-
 /// What a delta did so far.
 enum Done<'a> {
     Nothing,
@@ -80,10 +68,21 @@ enum Done<'a> {
 }
 
 impl<'a> Done<'a> {
-    fn add(&mut self, place: Place, string: &'a RawValue) {
+    fn add(&mut self, added: Added<'a>) {
         *self = match self {
-            Self::Nothing => Self::Added(Added { place, string }),
+            Self::Nothing => Self::Added(added),
             Self::Added(_) | Self::More => Self::More,
+        };
+    }
+
+    /// The detail whose fragment this is repeats the text that was added, or adds it.
+    fn add_fragment(&mut self, fragment: &'a RawValue, added: Option<Added<'a>>) {
+        *self = match (&self, added) {
+            (Self::Added(Added { place, string, fragment: None }), None) => {
+                Self::Added(Added { place: *place, string, fragment: Some(fragment) })
+            }
+            (Self::Nothing, Some(added)) => Self::Added(Added { fragment: Some(fragment), ..added }),
+            _ => Self::More,
         };
     }
 }
@@ -125,21 +124,21 @@ impl Blocks {
         let fields = delta.reasoning().into_iter();
         let text = fields.filter_map(|(field, value)| Some((field, value?))).find(|(_, value)| says_something(value));
         if let Some((field, value)) = text {
-            done.add(self.reasoning(Some(field), value, out), value);
+            done.add(Added::new(self.reasoning(Some(field), value, out), value));
         }
         for detail in elements(*reasoning_details) {
-            self.detail(detail, text.is_some(), out);
-            done = Done::More;
-        }
-        for part in content_parts(*content) {
-            match part {
-                ContentPart::Text(text) => done.add(self.text(text, out), text),
-                ContentPart::Thinking(_) if text.is_some() => {}
-                ContentPart::Thinking(thought) => done.add(self.reasoning(None, thought, out), thought),
+            match self.detail(detail, text.is_some(), out) {
+                Some((fragment, added)) => done.add_fragment(fragment, added),
+                None => done = Done::More,
             }
         }
+        content_parts(*content, |part| match part {
+            ContentPart::Text(text) => done.add(Added::new(self.text(text, out), text)),
+            ContentPart::Thinking(_) if text.is_some() => {}
+            ContentPart::Thinking(thought) => done.add(Added::new(self.reasoning(None, thought, out), thought)),
+        });
         if let Some(refusal) = refusal.filter(|value| says_something(value)) {
-            done.add(self.text(refusal, out), refusal);
+            done.add(Added::new(self.text(refusal, out), refusal));
         }
         for Call { index, id, function } in tool_calls.iter().flatten() {
             let key = count(*index).map_or(Key::None, Key::Index);
@@ -150,7 +149,7 @@ impl Blocks {
             let adds_arguments = id.is_empty() && filled(function.name).is_none();
             let place = self.call(key, id, function, facts, out);
             match function.arguments.filter(|_| adds_arguments) {
-                Some(arguments) if says_something(arguments) => done.add(place, arguments),
+                Some(arguments) if says_something(arguments) => done.add(Added::new(place, arguments)),
                 _ => done = Done::More,
             }
         }
@@ -164,16 +163,23 @@ impl Blocks {
         }
     }
 
-    /// Adds text to a part that [`Blocks::delta`] has added to last. False when that cannot be done so simply: then
+    /// Does once more what [`Blocks::delta`] did last, with other strings. False when that cannot be done so simply: then
     /// nothing was done.
-    pub fn append(&mut self, Place(place): Place, text: &str, out: &mut Chunks) -> bool {
-        match self.blocks.get_mut(place) {
+    pub fn repeat<const COUNTS: usize>(&mut self, repeated: &Repeated<'_, COUNTS>, out: &mut Chunks) -> bool {
+        let (text, fragment) = (&*repeated.string, repeated.fragment);
+        match self.blocks.get_mut(repeated.place) {
             Some(Part::Text { slot, joiner }) if !joiner.holds_half() => {
                 out.delta(*slot, text);
                 self.has_text |= !text.trim().is_empty();
                 true
             }
-            Some(Part::Reasoning { slot, joiner, .. }) if !joiner.holds_half() => {
+            Some(Part::Reasoning { slot, joiner, details, .. }) if !joiner.holds_half() => {
+                if let Some(fragment) = fragment {
+                    if !details.repeat(fragment) {
+                        return false;
+                    }
+                    self.details_seen += 1;
+                }
                 out.delta(*slot, text);
                 true
             }
@@ -186,7 +192,7 @@ impl Blocks {
         }
     }
 
-    fn text(&mut self, value: &RawValue, out: &mut Chunks) -> Place {
+    fn text(&mut self, value: &RawValue, out: &mut Chunks) -> usize {
         if !matches!(self.open_part(), Some(Part::Text { .. })) {
             self.close_open(out);
             self.begin(Part::Text { slot: out.start_text(), joiner: Joiner::default() });
@@ -200,7 +206,7 @@ impl Blocks {
     }
 
     /// `string` is a JSON string.
-    fn reasoning(&mut self, field: Option<&'static str>, string: &RawValue, out: &mut Chunks) -> Place {
+    fn reasoning(&mut self, field: Option<&'static str>, string: &RawValue, out: &mut Chunks) -> usize {
         self.open_reasoning(out);
         if let Some(Part::Reasoning { slot, joiner, field: known, .. }) = self.open_part() {
             *known = known.or(field);
@@ -210,8 +216,8 @@ impl Blocks {
     }
 
     /// Where the open part stands; what this gives without one is not asked for.
-    fn open_place(&self) -> Place {
-        Place(self.open.unwrap_or_default())
+    fn open_place(&self) -> usize {
+        self.open.unwrap_or_default()
     }
 
     fn open_reasoning(&mut self, out: &mut Chunks) {
@@ -224,30 +230,41 @@ impl Blocks {
 
     /// A reasoning detail. One with text belongs to the reasoning of its place in the stream; one without may come
     /// late and belongs to the reasoning before it, or to the call that it names.
-    fn detail(&mut self, detail: &RawValue, text_is_known: bool, out: &mut Chunks) {
-        let Some(object) = detail_object(detail) else { return };
+    ///
+    /// When all it does is to lengthen the detail before it, it gives the fragment, and what was added to the text with it.
+    fn detail<'a>(
+        &mut self,
+        detail: &'a RawValue,
+        text_is_known: bool,
+        out: &mut Chunks,
+    ) -> Option<(&'a RawValue, Option<Added<'a>>)> {
+        let object = detail_object(detail)?;
         let place = self.details_seen;
         self.details_seen += 1;
         if let Some(call) = Details::call_of(&object) {
-            return self.for_calls.entry(call).or_default().push((place, object));
+            self.for_calls.entry(call).or_default().push((place, object));
+            return None;
         }
+        let mut added = None;
         if let Some(text) = detail_text(detail) {
             if text_is_known {
                 self.open_reasoning(out);
             } else {
-                self.reasoning(None, text, out);
+                added = Some(Added::new(self.reasoning(None, text, out), text));
             }
         } else if self.last_reasoning.is_none() {
             self.open_reasoning(out);
         }
-        if let Some((slot, details, field)) = self.reasoning_details() {
-            details.push(place, object);
-            // What was stored is a part of the list now. It is written anew when the answer is complete, not with each
-            // detail, which would take the square of their number.
-            if !out.is_open(slot) {
-                out.set_entry(slot, reasoning_entry(field, &[]));
-            }
+        let is_last = self.open.is_some() && self.open == self.last_reasoning;
+        let (slot, details, field) = self.reasoning_details()?;
+        let lengthened = details.push(place, object);
+        // What was stored is a part of the list now. It is written anew when the answer is complete, not with each
+        // detail, which would take the square of their number.
+        if !out.is_open(slot) {
+            out.set_entry(slot, reasoning_entry(field, &[]));
         }
+        let [fragment] = members_of(detail, [lengthened.filter(|_| is_last)?])?;
+        Some((fragment?, added))
     }
 
     /// Slot, details and field of the last reasoning block.
@@ -265,7 +282,7 @@ impl Blocks {
         function: &Function<'_>,
         facts: &ResponseFacts,
         out: &mut Chunks,
-    ) -> Place {
+    ) -> usize {
         let name = filled(function.name).unwrap_or_default();
         let arguments = function.arguments.map(RawValue::get).unwrap_or_default();
         let place = self.place_of(key, &id, &name, arguments).unwrap_or_else(|| {
@@ -287,7 +304,7 @@ impl Blocks {
             self.blocks.push(Part::Call(call));
             place
         });
-        let Some(Part::Call(call)) = self.blocks.get_mut(place) else { return Place(place) };
+        let Some(Part::Call(call)) = self.blocks.get_mut(place) else { return place };
         if !id.is_empty() && id != call.id {
             self.calls.by_id.insert(id.clone(), place);
             call.id = id;
@@ -316,7 +333,7 @@ impl Blocks {
             }
             None => {}
         }
-        Place(place)
+        place
     }
 
     /// The call that a delta continues: by index, else by id, else the last one. A delta that names a tool begins a
@@ -428,22 +445,20 @@ enum ContentPart<'a> {
     Thinking(&'a RawValue),
 }
 
-/// The strings of `content`: itself, or the text and thinking parts of an array. Parts of other kinds are skipped.
-fn content_parts(content: Option<&RawValue>) -> Vec<ContentPart<'_>> {
-    let Some(content) = content else { return Vec::new() };
-    let mut parts = Vec::new();
-    if is_string(content) {
-        parts.push(ContentPart::Text(content));
+/// Gives the strings of `content` that say something: itself, or the text and thinking parts of an array. Parts of other
+/// kinds are skipped.
+fn content_parts<'a>(content: Option<&'a RawValue>, mut take: impl FnMut(ContentPart<'a>)) {
+    let Some(content) = content else { return };
+    if says_something(content) {
+        take(ContentPart::Text(content));
     }
     for part in elements(Some(content)) {
         let Some([text, thinking]) = members_of(part, ["text", "thinking"]) else { continue };
-        parts.extend(text.map(ContentPart::Text));
-        parts.extend(thinking.filter(|value| is_string(value)).map(ContentPart::Thinking));
+        text.filter(|value| says_something(value)).map(ContentPart::Text).into_iter().for_each(&mut take);
         let inner = elements(thinking).into_iter().filter_map(|part| members_of(part, ["text"])?[0]);
-        parts.extend(inner.map(ContentPart::Thinking));
+        let thoughts = thinking.into_iter().chain(inner).filter(|value| says_something(value));
+        thoughts.map(ContentPart::Thinking).for_each(&mut take);
     }
-    parts.retain(|(ContentPart::Text(value) | ContentPart::Thinking(value))| says_something(value));
-    parts
 }
 
 /// A detail is kept as it was written; only keys with half a surrogate pair cannot be.

@@ -9,19 +9,26 @@ use dsh_plugin_api::kit::body::Answer as _;
 use dsh_plugin_api::kit::errors;
 use dsh_plugin_api::kit::head::{HeadFacts, excerpt};
 use dsh_plugin_api::kit::lenient::{count, elements, filled, is_object, is_plainly, members_of, repaired};
+use dsh_plugin_api::kit::repeat::Repeat;
 use dsh_plugin_api::sse::SseEvent;
 use dsh_plugin_api::vocab::{Failure, FailureCode, FinishReason, Target, Usage};
 use dsh_plugin_api::{Chunks, StreamEnd};
 use serde_json::value::RawValue;
 
-use super::blocks::{Added, Blocks, Place};
-use super::event::{Choice, Event, First};
+use super::blocks::Blocks;
+use super::event::{Choice, Delta, Event, First};
 use crate::config::ApiName;
 use crate::envelope::{ResponseFacts, StopReason};
-use crate::repeat::Repeat;
 
 /// Longest excerpt of an answer in a message, in characters.
 const EXCERPT_LIMIT: usize = 300;
+
+/// How many counts a usage has; see [`counts`].
+const COUNTS: usize = 5;
+
+/// What is read nowhere and differs in every event: OpenAI pads its events so that their lengths say nothing of their
+/// text, and a sum tells nothing that its parts do not.
+const UNREAD: &[&str] = &["\"obfuscation\":", "\"total_tokens\":"];
 
 /// Decoder of one response.
 pub(crate) type Decoder = dsh_plugin_api::kit::body::BodyDecoder<Answer>;
@@ -37,8 +44,7 @@ pub(crate) fn decoder(api: ApiName, head: HeadFacts, target: &Target, expects_us
         blocks: Blocks::default(),
         ended: None,
         usage_at_end: false,
-        repeat: Repeat::default(),
-        repeated: Place::default(),
+        repeat: Repeat::new(UNREAD),
     })
 }
 
@@ -85,9 +91,7 @@ pub(crate) struct Answer {
     ended: Option<Ended>,
     /// Usage came with the finish reason or after it.
     usage_at_end: bool,
-    repeat: Repeat,
-    /// The part that an event adds to which repeats the last one.
-    repeated: Place,
+    repeat: Repeat<COUNTS>,
 }
 
 impl dsh_plugin_api::kit::body::Answer for Answer {
@@ -102,8 +106,10 @@ impl dsh_plugin_api::kit::body::Answer for Answer {
         match event.data.trim() {
             "" => {}
             "[DONE]" => self.terminal_mark(out),
-            data => match self.repeat.string(data) {
-                Some(text) if self.blocks.append(self.repeated, &text, out) => {}
+            data => match self.repeat.repeated(data) {
+                Some(repeated) if self.blocks.repeat(&repeated, out) => {
+                    usage_of(repeated.counts).into_iter().for_each(|usage| out.usage(usage));
+                }
                 _ => self.object(data, &event.name, out),
             },
         }
@@ -176,19 +182,22 @@ impl Answer {
             let other = model.filter(|model| !is_plainly(model, asked));
             self.facts.response_model = filled(other).filter(|model| model != asked);
         }
-        let mut got_usage = self.usage(usage, out);
+        let counts = counts(usage);
+        let mut got_usage = take(&counts, out);
+        let mut is_repeatable = is_plain;
         let choice = choices.and_then(|First(choice)| choice);
         let mut added = None;
         if let Some(Choice { usage: choice_usage, error, delta, message, finish_reason }) = choice {
             if let Some(error) = error.filter(|error| is_object(error)) {
                 return self.fail(errors::in_stream(&self.head, error), out);
             }
-            got_usage |= !got_usage && self.usage(choice_usage, out);
+            got_usage |= !got_usage && take(&self::counts(choice_usage), out);
+            is_repeatable &= choice_usage.is_none();
             if let Some(delta) = delta {
                 added = self.blocks.delta(&delta, &self.facts, out);
             } else if let Some(message) = message.filter(|_| !self.blocks.any_started()) {
                 // Beside or after deltas a `message` only repeats what they said.
-                self.blocks.delta(&message, &self.facts, out);
+                self.blocks.delta(&Delta::of_message(message), &self.facts, out);
             }
             if let Some(reason) = filled(finish_reason) {
                 self.end_with(Ended::of(reason), out);
@@ -196,10 +205,7 @@ impl Answer {
         }
         match added {
             // What it says of the response as a whole is known by now.
-            Some(Added { place, string }) if is_plain && !got_usage && self.ended.is_none() => {
-                self.repeat.learn(data, string.get());
-                self.repeated = place;
-            }
+            Some(added) if is_repeatable && self.ended.is_none() => self.repeat.learn(data, added, counts),
             _ => {}
         }
         if self.ended.is_some() {
@@ -219,47 +225,6 @@ impl Answer {
             self.blocks.close_all(out);
             self.ended = Some(ended);
         }
-    }
-
-    /// Takes the counts; true when there are any. They are made disjoint: what was read from or written to a cache is
-    /// not input.
-    fn usage(&self, usage: Option<&RawValue>, out: &mut Chunks) -> bool {
-        let names = [
-            "prompt_tokens",
-            "completion_tokens",
-            "prompt_tokens_details",
-            "completion_tokens_details",
-            "prompt_cache_hit_tokens",
-            "cached_tokens",
-            "num_cached_tokens",
-            "reasoning_tokens",
-        ];
-        let Some([prompt, completion, prompt_details, completion_details, hit, cached, number_cached, thought]) =
-            usage.and_then(|usage| members_of(usage, names))
-        else {
-            return false;
-        };
-        let (prompt, completion) = (count(prompt).unwrap_or(0), count(completion).unwrap_or(0));
-        if prompt == 0 && completion == 0 {
-            // Some servers put empty counts into every chunk; they are no final usage.
-            return false;
-        }
-        // The last name is LiteLLM's.
-        let [read, write, created] = prompt_details
-            .and_then(|details| members_of(details, ["cached_tokens", "cache_write_tokens", "cache_creation_tokens"]))
-            .unwrap_or_default();
-        let [reasoning] =
-            completion_details.and_then(|details| members_of(details, ["reasoning_tokens"])).unwrap_or_default();
-        let cache_read = [read, hit, cached, number_cached].into_iter().find_map(count);
-        let cache_write = count(write).or_else(|| count(created));
-        out.usage(Usage {
-            input_tokens: prompt.saturating_sub(cache_read.unwrap_or(0)).saturating_sub(cache_write.unwrap_or(0)),
-            output_tokens: completion,
-            cache_read_tokens: cache_read,
-            cache_write_tokens: cache_write,
-            reasoning_tokens: count(reasoning).or_else(|| count(thought)),
-        });
-        true
     }
 
     /// `[DONE]`, or the end of a whole answer. Without a finish reason the answer is not known to be complete:
@@ -308,5 +273,90 @@ impl Answer {
     }
 }
 
+/// The values of the counts of a usage, as they were written: prompt, completion, read from a cache, written to one,
+/// reasoning. Servers have several names for the third and fourth; the first that holds a count is taken, and an
+/// absent one otherwise.
+fn counts(usage: Option<&RawValue>) -> [Option<&RawValue>; COUNTS] {
+    let names = [
+        "prompt_tokens",
+        "completion_tokens",
+        "prompt_tokens_details",
+        "completion_tokens_details",
+        "prompt_cache_hit_tokens",
+        "cached_tokens",
+        "num_cached_tokens",
+        "reasoning_tokens",
+    ];
+    let Some([prompt, completion, prompt_details, completion_details, hit, cached, number_cached, thought]) =
+        usage.and_then(|usage| members_of(usage, names))
+    else {
+        return [None; COUNTS];
+    };
+    // The last name is LiteLLM's.
+    let [read, write, created] = prompt_details
+        .and_then(|details| members_of(details, ["cached_tokens", "cache_write_tokens", "cache_creation_tokens"]))
+        .unwrap_or_default();
+    let [reasoning] =
+        completion_details.and_then(|details| members_of(details, ["reasoning_tokens"])).unwrap_or_default();
+    let cache_read = first_count([read, hit, cached, number_cached]);
+    [prompt, completion, cache_read, first_count([write, created]), first_count([reasoning, thought])]
+}
+
+fn first_count<const N: usize>(values: [Option<&RawValue>; N]) -> Option<&RawValue> {
+    values.into_iter().find(|value| count(*value).is_some()).flatten()
+}
+
+/// Takes the counts; true when there are any.
+fn take(counts: &[Option<&RawValue>; COUNTS], out: &mut Chunks) -> bool {
+    let usage = usage_of(counts.map(count));
+    usage.into_iter().for_each(|usage| out.usage(usage));
+    usage.is_some()
+}
+
+/// The counts made disjoint: what was read from or written to a cache is not input. `None` for empty counts, which some
+/// servers put into every chunk; they are no final usage.
+fn usage_of([prompt, completion, cache_read, cache_write, reasoning]: [Option<u64>; COUNTS]) -> Option<Usage> {
+    let (prompt, completion) = (prompt.unwrap_or(0), completion.unwrap_or(0));
+    (prompt != 0 || completion != 0).then(|| Usage {
+        input_tokens: prompt.saturating_sub(cache_read.unwrap_or(0)).saturating_sub(cache_write.unwrap_or(0)),
+        output_tokens: completion,
+        cache_read_tokens: cache_read,
+        cache_write_tokens: cache_write,
+        reasoning_tokens: reasoning,
+    })
+}
+
 #[cfg(test)]
-mod tests;
+mod tests {
+    use dsh_plugin_api::Decoder as _;
+
+    use super::*;
+    use crate::testing::{head, target};
+
+    #[test]
+    fn events_of_a_steady_stream_are_compared_and_not_read() {
+        for (event, next) in [
+            (
+                r#"{"choices":[{"delta":{"content":"a"}}],"obfuscation":"xyz"}"#,
+                r#"{"choices":[{"delta":{"content":"b"}}],"obfuscation":""}"#,
+            ),
+            (
+                r#"{"choices":[{"delta":{"reasoning_content":"a"}}]}"#,
+                r#"{"choices":[{"delta":{"reasoning_content":"\n"}}]}"#,
+            ),
+            (
+                r#"{"choices":[{"delta":{"content":"a"}}],"usage":{"prompt_tokens":9,"completion_tokens":9,"total_tokens":18}}"#,
+                r#"{"choices":[{"delta":{"content":"b"}}],"usage":{"prompt_tokens":9,"completion_tokens":10,"total_tokens":19}}"#,
+            ),
+            (
+                r#"{"choices":[{"delta":{"content":[{"type":"thinking","thinking":[{"text":"a"}]}]}}]}"#,
+                r#"{"choices":[{"delta":{"content":[{"type":"thinking","thinking":[{"text":"b"}]}]}}]}"#,
+            ),
+        ] {
+            let mut decoder = decoder(ApiName::OpenaiCompletions, head(), &target(), true);
+            let mut out = Chunks::new();
+            decoder.feed(format!("data: {event}\n\n").as_bytes(), &mut out);
+            assert!(decoder.answer_mut().repeat.repeated(next).is_some(), "{next}");
+        }
+    }
+}

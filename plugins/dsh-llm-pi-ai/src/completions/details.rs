@@ -5,6 +5,7 @@
 
 use dsh_plugin_api::json::Object;
 use dsh_plugin_api::kit::lenient::{filled, is_plainly, is_string, members_of, string};
+use dsh_plugin_api::kit::streaming::says_something;
 use serde_json::value::RawValue;
 
 /// The details of one reasoning block in the order in which they came, fragments joined.
@@ -16,22 +17,39 @@ pub(super) struct Details {
     /// Members of the last detail that were joined of several fragments: the JSON text of each without its closing
     /// quote. They replace those in the list at the end, since a long text comes in many fragments.
     growing: Vec<(&'static str, String)>,
+    /// The member that the last detail lengthened.
+    lengthened: Option<&'static str>,
 }
 
 /// Members whose fragments are joined.
 const JOINED: [&str; 4] = ["text", "summary", "data", "signature"];
 
 impl Details {
-    /// Adds a detail, or joins it to the fragment before it.
-    pub fn push(&mut self, place: usize, detail: Object) {
+    /// Adds a detail, or joins it to the fragment before it. When joining it once more would do nothing but lengthen one
+    /// member, gives the name of that.
+    pub fn push(&mut self, place: usize, detail: Object) -> Option<&'static str> {
+        self.lengthened = None;
         match self.list.last_mut() {
-            Some(last) if continues(last, &detail) => join(last, &mut self.growing, &detail),
+            Some(last) if continues(last, &detail) => {
+                join(last, &mut self.growing, &detail);
+                self.lengthened = lengthened_by(&detail).filter(|name| last.get(name).is_some_and(is_string));
+            }
             _ => {
                 self.settle();
                 self.list.push(detail);
                 self.places.push(place);
             }
         }
+        self.lengthened
+    }
+
+    /// Joins the detail of the last [`Details::push`] once more with another fragment, which is the JSON text of a string.
+    /// False when that did not give the name of a member: then nothing is done.
+    pub fn repeat(&mut self, fragment: &str) -> bool {
+        let Some((name, last)) = self.lengthened.zip(self.list.last()) else { return false };
+        let Some(known) = last.get(name) else { return false };
+        append(&mut self.growing, name, known.get(), fragment);
+        true
     }
 
     /// Adds details that were held back, each where it came: a router refuses a list in another order.
@@ -84,7 +102,7 @@ fn join(last: &mut Object, growing: &mut Vec<(&'static str, String)>, next: &Obj
         let joined = JOINED.into_iter().find(|joined| *joined == name);
         match (joined, last.get(name)) {
             // A value that is no string gives way to one that is.
-            (Some(joined), Some(known)) if is_string(known) => append(growing, joined, known, value),
+            (Some(joined), Some(known)) if is_string(known) => append(growing, joined, known.get(), value.get()),
             (Some(_), Some(_)) if !is_string(value) => {}
             _ if value.get() == "null" => {}
             _ => last.set(name, value.to_owned()),
@@ -92,12 +110,19 @@ fn join(last: &mut Object, growing: &mut Vec<(&'static str, String)>, next: &Obj
     }
 }
 
+/// The only member of a fragment that is joined and not empty.
+fn lengthened_by(detail: &Object) -> Option<&'static str> {
+    let says = |(name, value)| JOINED.into_iter().find(|joined| *joined == name && says_something(value));
+    let mut found = detail.iter().filter_map(says);
+    found.next().filter(|_| found.next().is_none())
+}
+
 /// Two JSON strings as one, escapes untouched, so that the halves of a surrogate pair meet again.
-fn append(growing: &mut Vec<(&'static str, String)>, name: &'static str, known: &RawValue, value: &RawValue) {
-    let Some(more) = value.get().strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) else { return };
+fn append(growing: &mut Vec<(&'static str, String)>, name: &'static str, known: &str, value: &str) {
+    let Some(more) = value.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) else { return };
     match growing.iter_mut().find(|(grown, _)| *grown == name) {
         Some((_, open)) => open.push_str(more),
-        None => growing.push((name, format!("{}{more}", known.get().strip_suffix('"').unwrap_or_default()))),
+        None => growing.push((name, format!("{}{more}", known.strip_suffix('"').unwrap_or_default()))),
     }
 }
 

@@ -31,7 +31,8 @@ object! {
         usage: &'a RawValue,
         error: &'a RawValue,
         delta: Delta<'a>,
-        message: Delta<'a>,
+        /// Rare, and read by [`Delta::of_message`].
+        message: &'a RawValue,
         finish_reason: &'a RawValue,
     }
 }
@@ -92,7 +93,7 @@ impl<'a> Choice<'a> {
             members_of(value, ["usage", "error", "delta", "message", "finish_reason"])?;
         // One that is no object says nothing, but it is there.
         let read = |delta| Delta::read(delta).unwrap_or_default();
-        Some(Self { usage, error, delta: delta.map(read), message: message.map(read), finish_reason })
+        Some(Self { usage, error, delta: delta.map(read), message, finish_reason })
     }
 }
 
@@ -113,6 +114,11 @@ impl<'a> Delta<'a> {
             tool_calls,
             function_call: legacy.map(|legacy| Function::read(legacy).unwrap_or_default()),
         })
+    }
+
+    /// A whole message. One that is no object says nothing.
+    pub fn of_message(message: &'a RawValue) -> Self {
+        Self::read(message).unwrap_or_default()
     }
 
     /// The reasoning by field, in the order of [`REASONING_FIELDS`].

@@ -6,6 +6,7 @@ use std::collections::HashSet;
 
 use dsh_plugin_api::json::{Joiner, replace_lone_surrogates};
 use dsh_plugin_api::kit::lenient::{filled, is_string, members_of};
+use dsh_plugin_api::kit::repeat::{Added, Repeated};
 use dsh_plugin_api::kit::streaming::{Said, flush, made_up_id, says_something};
 use dsh_plugin_api::{Chunks, Slot};
 use serde_json::value::RawValue;
@@ -53,14 +54,16 @@ impl Blocks {
         Said { nameless_call: self.has_nameless_call, call: self.calls > 0, text: self.has_text }
     }
 
-    /// Takes a part. Parts with data of other kinds are skipped.
-    pub fn part(&mut self, part: &RawValue, facts: &ResponseFacts, out: &mut Chunks) {
+    /// Takes a part. Parts with data of other kinds are skipped. When all it does is to add one string to the open block,
+    /// and it would do no more if it came again with another, it says so.
+    pub fn part<'a>(&mut self, part: &'a RawValue, facts: &ResponseFacts, out: &mut Chunks) -> Option<Added<'a>> {
         let names = ["text", "thought", "thoughtSignature", "functionCall"];
-        let Some([text, thought, signature, call]) = members_of(part, names) else { return };
+        let [text, thought, signature, call] = members_of(part, names)?;
         let text = text.filter(|text| is_string(text));
         let signature = filled(signature).filter(|signature| is_signature(signature));
         let kind = if thought.is_some_and(|thought| thought.get() == "true") { Kind::Reasoning } else { Kind::Text };
-        if let Some(text) = text.filter(|text| says_something(text)) {
+        let said = text.filter(|text| says_something(text));
+        if let Some(text) = said {
             self.text(kind, text.get(), signature.clone().filter(|_| call.is_none()), out);
         } else if call.is_none() && signature.is_some() && (text.is_some() || !has_other_data(part)) {
             // The signature of what came before, or of nothing that shows.
@@ -68,7 +71,19 @@ impl Blocks {
         }
         if let Some(call) = call {
             self.call(call, signature, facts, out);
+            return None;
         }
+        // One block is open at a time.
+        said.map(|text| Added::new(0, text))
+    }
+
+    /// Does once more what [`Blocks::part`] did last, with another string. False when that cannot be done so simply: then
+    /// nothing was done.
+    pub fn repeat<const COUNTS: usize>(&mut self, repeated: &Repeated<'_, COUNTS>, out: &mut Chunks) -> bool {
+        let Some(open) = self.open.as_ref().filter(|open| !open.joiner.holds_half()) else { return false };
+        out.delta(open.slot, &repeated.string);
+        self.has_text |= open.kind == Kind::Text && !repeated.string.trim().is_empty();
+        true
     }
 
     /// `json_string` is the JSON text of a string.

@@ -9,6 +9,7 @@ use dsh_plugin_api::kit::body::Answer as _;
 use dsh_plugin_api::kit::errors;
 use dsh_plugin_api::kit::head::{HeadFacts, cut, excerpt};
 use dsh_plugin_api::kit::lenient::{count, elements, filled, is_object, members, members_of, repaired};
+use dsh_plugin_api::kit::repeat::{Added, Repeat};
 use dsh_plugin_api::sse::SseEvent;
 use dsh_plugin_api::vocab::{Failure, FailureCode, FinishReason, Target, Usage};
 use dsh_plugin_api::{Chunks, StreamEnd};
@@ -23,13 +24,19 @@ const EXCERPT_LIMIT: usize = 300;
 /// How long usage is waited for after the finish reason.
 const USAGE_PATIENCE_MS: u32 = 3_000;
 
+/// How many counts a usage has; see [`counts`].
+const COUNTS: usize = 4;
+
+/// What is read nowhere and differs in every event: the sum of the counts, and the counts by modality.
+const UNREAD: &[&str] = &["\"totalTokenCount\":", "\"tokenCount\":"];
+
 /// Decoder of one response.
 pub(crate) type Decoder = dsh_plugin_api::kit::body::BodyDecoder<Answer>;
 
 /// A decoder for a response to a request of this target.
 pub(super) fn decoder(head: HeadFacts, target: &Target) -> Decoder {
     let facts = ResponseFacts::new(ApiName::GoogleGenerativeAi, target.clone());
-    Decoder::new(Answer { head, facts, blocks: Blocks::default(), ended: None })
+    Decoder::new(Answer { head, facts, blocks: Blocks::default(), ended: None, repeat: Repeat::new(UNREAD) })
 }
 
 /// How the provider says that the answer ended.
@@ -77,6 +84,7 @@ pub(crate) struct Answer {
     facts: ResponseFacts,
     blocks: Blocks,
     ended: Option<Ended>,
+    repeat: Repeat<COUNTS>,
 }
 
 impl dsh_plugin_api::kit::body::Answer for Answer {
@@ -92,7 +100,12 @@ impl dsh_plugin_api::kit::body::Answer for Answer {
             "" => {}
             // Gateways in the manner of the completions wire write it; it says nothing about the answer.
             "[DONE]" => self.terminal_mark(out),
-            data => self.object(data, &event.name, out),
+            data => match self.repeat.repeated(data) {
+                Some(repeated) if self.blocks.repeat(&repeated, out) => {
+                    usage_of(repeated.counts).into_iter().for_each(|usage| out.usage(usage));
+                }
+                _ => self.object(data, &event.name, out),
+            },
         }
     }
 
@@ -135,6 +148,7 @@ impl dsh_plugin_api::kit::body::Answer for Answer {
 impl Answer {
     /// One object of the wire: an event of a stream, or the whole answer.
     fn object(&mut self, data: &str, event: &str, out: &mut Chunks) {
+        self.repeat.forget();
         if out.is_finished() {
             return;
         }
@@ -147,6 +161,7 @@ impl Answer {
             };
         };
         let Some([error, id, model, usage, feedback, candidates]) = found else { return };
+        let is_plain = error.is_none() && candidates.is_some();
         if (error.is_some() || candidates.is_none())
             && let Ok(value) = serde_json::from_str::<&RawValue>(data)
             && let Some(error) = errors::error_of(value, error, event)
@@ -159,7 +174,9 @@ impl Answer {
         if self.facts.response_model.is_none() {
             self.facts.response_model = filled(model).filter(|model| *model != self.facts.target.model);
         }
-        let got_usage = self.usage(usage, out);
+        let counts = counts(usage);
+        let usage = usage_of(counts.map(count));
+        usage.into_iter().for_each(|usage| out.usage(usage));
         if let Some(blocked) = feedback.and_then(blocked) {
             return self.fail(self.head.failure(FailureCode::Refused, blocked), out);
         }
@@ -167,27 +184,32 @@ impl Answer {
         if let Some([content, reason, message]) =
             candidate.and_then(|candidate| members_of(candidate, ["content", "finishReason", "finishMessage"]))
         {
-            self.content(content, out);
+            let added = self.content(content, out);
             if let Some(reason) = filled(reason) {
                 self.end_with(Ended::of(&reason, filled(message)), out);
             }
+            if let Some(added) = added.filter(|_| is_plain && self.ended.is_none()) {
+                // What it says of the response as a whole is known by now.
+                self.repeat.learn(data, added, counts);
+            }
         }
-        if self.ended.is_some() && got_usage {
+        if self.ended.is_some() && usage.is_some() {
             self.conclude(out);
         } else if self.ended.is_some() {
             out.end_within(USAGE_PATIENCE_MS);
         }
     }
 
-    /// Every part, until the answer has ended.
-    fn content(&mut self, content: Option<&RawValue>, out: &mut Chunks) {
-        let Some([parts]) = content.filter(|_| self.ended.is_none()).and_then(|content| members_of(content, ["parts"]))
-        else {
-            return;
-        };
-        for part in elements(parts) {
-            self.blocks.part(part, &self.facts, out);
+    /// Every part, until the answer has ended. When all they do is to add one string to a block, and they would do no more
+    /// if they came again with another, it says so.
+    fn content<'a>(&mut self, content: Option<&'a RawValue>, out: &mut Chunks) -> Option<Added<'a>> {
+        let [parts] = members_of(content.filter(|_| self.ended.is_none())?, ["parts"])?;
+        let parts = elements(parts);
+        let mut added = None;
+        for part in &parts {
+            added = self.blocks.part(part, &self.facts, out);
         }
+        added.filter(|_| parts.len() == 1)
     }
 
     /// The finish reason: every block is complete. The first one counts.
@@ -196,29 +218,6 @@ impl Answer {
             self.blocks.close(out);
             self.ended = Some(ended);
         }
-    }
-
-    /// Takes the counts; true when there are any. Every event repeats them with what was added. They are made
-    /// disjoint: what was read from a cache is not input; thoughts are output.
-    fn usage(&self, usage: Option<&RawValue>, out: &mut Chunks) -> bool {
-        let names = ["promptTokenCount", "candidatesTokenCount", "thoughtsTokenCount", "cachedContentTokenCount"];
-        let Some([prompt, candidates, thoughts, cached]) = usage.and_then(|usage| members_of(usage, names)) else {
-            return false;
-        };
-        let (prompt, candidates) = (count(prompt).unwrap_or(0), count(candidates).unwrap_or(0));
-        let (thoughts, cached) = (count(thoughts), count(cached));
-        let output_tokens = candidates.saturating_add(thoughts.unwrap_or(0));
-        if prompt == 0 && output_tokens == 0 {
-            return false;
-        }
-        out.usage(Usage {
-            input_tokens: prompt.saturating_sub(cached.unwrap_or(0)),
-            output_tokens,
-            cache_read_tokens: cached,
-            cache_write_tokens: None,
-            reasoning_tokens: thoughts,
-        });
-        true
     }
 
     /// `[DONE]`. Without a finish reason the answer is not known to be complete.
@@ -262,10 +261,57 @@ impl Answer {
     }
 }
 
+/// The values of the counts of a usage, as they were written: prompt, candidates, thoughts, read from a cache.
+fn counts(usage: Option<&RawValue>) -> [Option<&RawValue>; COUNTS] {
+    let names = ["promptTokenCount", "candidatesTokenCount", "thoughtsTokenCount", "cachedContentTokenCount"];
+    usage.and_then(|usage| members_of(usage, names)).unwrap_or_default()
+}
+
+/// The counts, which every event repeats with what was added, made disjoint: what was read from a cache is not input;
+/// thoughts are output. `None` for empty counts.
+fn usage_of([prompt, candidates, thoughts, cached]: [Option<u64>; COUNTS]) -> Option<Usage> {
+    let (prompt, candidates) = (prompt.unwrap_or(0), candidates.unwrap_or(0));
+    let output_tokens = candidates.saturating_add(thoughts.unwrap_or(0));
+    (prompt != 0 || output_tokens != 0).then(|| Usage {
+        input_tokens: prompt.saturating_sub(cached.unwrap_or(0)),
+        output_tokens,
+        cache_read_tokens: cached,
+        cache_write_tokens: None,
+        reasoning_tokens: thoughts,
+    })
+}
+
 /// What the provider says of a prompt that it does not answer.
 fn blocked(feedback: &RawValue) -> Option<String> {
     let [reason, message] = members_of(feedback, ["blockReason", "blockReasonMessage"])?;
     let reason = filled(reason).filter(|reason| reason != "BLOCK_REASON_UNSPECIFIED")?;
     let why = filled(message).map(|message| format!(": {}", cut(&message, EXCERPT_LIMIT))).unwrap_or_default();
     Some(format!("the provider blocked the prompt: blockReason {reason}{why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use dsh_plugin_api::Decoder as _;
+
+    use super::*;
+    use crate::testing::{head, target};
+
+    #[test]
+    fn events_of_a_steady_stream_are_compared_and_not_read() {
+        for (event, next) in [
+            (
+                r#"{"candidates":[{"content":{"parts":[{"text":"a"}]}}],"usageMetadata":{"promptTokenCount":9,"candidatesTokenCount":9,"totalTokenCount":18}}"#,
+                r#"{"candidates":[{"content":{"parts":[{"text":"b"}]}}],"usageMetadata":{"promptTokenCount":9,"candidatesTokenCount":10,"totalTokenCount":19}}"#,
+            ),
+            (
+                r#"{"candidates":[{"content":{"parts":[{"text":"a","thought":true}]}}],"usageMetadata":{"promptTokensDetails":[{"modality":"TEXT","tokenCount":9}]}}"#,
+                r#"{"candidates":[{"content":{"parts":[{"text":"b","thought":true}]}}],"usageMetadata":{"promptTokensDetails":[{"modality":"TEXT","tokenCount":10}]}}"#,
+            ),
+        ] {
+            let mut decoder = decoder(head(), &target());
+            let mut out = Chunks::new();
+            decoder.feed(format!("data: {event}\n\n").as_bytes(), &mut out);
+            assert!(decoder.answer_mut().repeat.repeated(next).is_some(), "{next}");
+        }
+    }
 }

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 
 use dsh_plugin_api::json::{Joiner, Object, Raw};
 use dsh_plugin_api::kit::lenient::{is_string, string};
+use dsh_plugin_api::kit::repeat::Repeated;
 use dsh_plugin_api::kit::streaming::{Said, made_up_id};
 use dsh_plugin_api::{Chunks, Slot};
 use serde_json::value::RawValue;
@@ -202,17 +203,38 @@ impl Blocks {
         }
     }
 
-    /// A piece of text or arguments; `value` is a JSON string.
-    pub fn delta(&mut self, kind: Kind, key: &Key, part: Option<PartKey>, value: &RawValue, out: &mut Chunks) {
+    /// A piece of text or arguments; `value` is a JSON string. Gives the place of the item that it was added to.
+    pub fn delta(
+        &mut self,
+        kind: Kind,
+        key: &Key,
+        part: Option<PartKey>,
+        value: &RawValue,
+        out: &mut Chunks,
+    ) -> Option<usize> {
         if !is_string(value) {
-            return;
+            return None;
         }
         let place = self.place(kind, key).unwrap_or_else(|| self.begin(kind, key, out));
-        let Some(item) = self.items.get_mut(place).filter(|item| !item.is_done) else { return };
+        let item = self.items.get_mut(place).filter(|item| !item.is_done)?;
         item.begin_part(part, out);
         let text = item.joiner.push(value.get());
         item.say(&text, out);
         self.has_text |= kind == Kind::Message && !text.trim().is_empty();
+        Some(place)
+    }
+
+    /// Does once more what [`Blocks::delta`] did last, with another string. False when that cannot be done so simply:
+    /// then nothing was done.
+    pub fn repeat(&mut self, repeated: &Repeated<'_, 0>, out: &mut Chunks) -> bool {
+        let Some(item) = self.items.get(repeated.place).filter(|item| !item.is_done && !item.joiner.holds_half())
+        else {
+            return false;
+        };
+        let Some(slot) = item.slot else { return false };
+        out.delta(slot, &repeated.string);
+        self.has_text |= item.kind == Kind::Message && !repeated.string.trim().is_empty();
+        true
     }
 
     /// A part is complete; `value` repeats it. What the deltas lacked is made up for.

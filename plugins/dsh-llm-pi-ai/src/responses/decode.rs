@@ -9,6 +9,7 @@ use dsh_plugin_api::kit::body::Answer as _;
 use dsh_plugin_api::kit::errors;
 use dsh_plugin_api::kit::head::{HeadFacts, excerpt};
 use dsh_plugin_api::kit::lenient::{count, elements, filled, members, members_of, repaired};
+use dsh_plugin_api::kit::repeat::{Added, Repeat};
 use dsh_plugin_api::sse::SseEvent;
 use dsh_plugin_api::vocab::{Failure, FailureCode, FinishReason, Target, Usage};
 use dsh_plugin_api::{Chunks, StreamEnd};
@@ -22,13 +23,17 @@ use crate::envelope::{ResponseFacts, StopReason};
 /// Longest excerpt of an answer in a message, in characters.
 const EXCERPT_LIMIT: usize = 300;
 
+/// What is read nowhere and differs in every event: its number, and what OpenAI pads it with so that its length says
+/// nothing of its text.
+const UNREAD: &[&str] = &["\"sequence_number\":", "\"obfuscation\":"];
+
 /// Decoder of one response.
 pub(crate) type Decoder = dsh_plugin_api::kit::body::BodyDecoder<Answer>;
 
 /// A decoder for a response to a request of this target.
 pub(super) fn decoder(head: HeadFacts, target: &Target) -> Decoder {
     let facts = ResponseFacts::new(ApiName::OpenaiResponses, target.clone());
-    Decoder::new(Answer { head, facts, blocks: Blocks::default() })
+    Decoder::new(Answer { head, facts, blocks: Blocks::default(), repeat: Repeat::new(UNREAD) })
 }
 
 /// How the provider says that the answer ended.
@@ -68,6 +73,8 @@ impl Ended {
 #[derive(Debug)]
 struct Event<'a> {
     name: String,
+    /// The name stands in the data.
+    is_named: bool,
     error: Option<&'a RawValue>,
     response: Option<&'a RawValue>,
     item: Option<&'a RawValue>,
@@ -116,20 +123,24 @@ impl<'a> Event<'a> {
                 item_id,
                 content_index,
                 summary_index,
-            ]| Self {
-                name: filled(kind).unwrap_or_else(|| name.to_owned()),
-                error,
-                response,
-                item,
-                part,
-                delta,
-                text,
-                refusal,
-                arguments,
-                output_index,
-                item_id,
-                content_index,
-                summary_index,
+            ]| {
+                let named = filled(kind);
+                Self {
+                    is_named: named.is_some(),
+                    name: named.unwrap_or_else(|| name.to_owned()),
+                    error,
+                    response,
+                    item,
+                    part,
+                    delta,
+                    text,
+                    refusal,
+                    arguments,
+                    output_index,
+                    item_id,
+                    content_index,
+                    summary_index,
+                }
             },
         ))
     }
@@ -162,6 +173,7 @@ pub(crate) struct Answer {
     head: HeadFacts,
     facts: ResponseFacts,
     blocks: Blocks,
+    repeat: Repeat<0>,
 }
 
 impl dsh_plugin_api::kit::body::Answer for Answer {
@@ -180,7 +192,10 @@ impl dsh_plugin_api::kit::body::Answer for Answer {
                 let message = "the provider ended the stream without a terminal event";
                 self.fail(self.head.failure(FailureCode::Transport, message), out);
             }
-            data => self.object(data, &event.name, out),
+            data => match self.repeat.repeated(data) {
+                Some(repeated) if self.blocks.repeat(&repeated, out) => {}
+                _ => self.object(data, &event.name, out),
+            },
         }
     }
 
@@ -223,6 +238,7 @@ impl dsh_plugin_api::kit::body::Answer for Answer {
 impl Answer {
     /// One event. Its name stands in its data, and beside it; a gateway may have lost one of them.
     fn object(&mut self, data: &str, name: &str, out: &mut Chunks) {
+        self.repeat.forget();
         let Ok(found) = Event::read(data, name) else {
             return match repaired(data) {
                 Some(repaired) => self.object(&repaired, name, out),
@@ -258,7 +274,12 @@ impl Answer {
                 }
             }
             "response.content_part.done" | "response.reasoning_summary_part.done" => self.part(&event, out),
-            kind if kind.starts_with("response.") && kind != "response.error" => self.text(&event, out),
+            kind if kind.starts_with("response.") && kind != "response.error" => {
+                // The name beside the data is not compared.
+                if let Some(added) = self.text(&event, out).filter(|_| event.is_named) {
+                    self.repeat.learn(data, added, []);
+                }
+            }
             kind => {
                 let Ok(value) = serde_json::from_str::<&RawValue>(data) else { return };
                 let error = errors::error_of(value, event.error, &event.name);
@@ -270,29 +291,30 @@ impl Answer {
         }
     }
 
-    /// An event with a piece of an item, or with a complete one.
-    fn text(&mut self, event: &Event<'_>, out: &mut Chunks) {
-        let Some((about, what)) = event.name.rsplit_once('.') else { return };
+    /// An event with a piece of an item, or with a complete one. When all it does is to add one string to an item, and it
+    /// would do no more if it came again with another, it says so.
+    fn text<'a>(&mut self, event: &Event<'a>, out: &mut Chunks) -> Option<Added<'a>> {
+        let (about, what) = event.name.rsplit_once('.')?;
         let (kind, is_content) = match about {
             "response.output_text" | "response.refusal" => (Kind::Message, true),
             "response.reasoning_text" | "response.reasoning" => (Kind::Reasoning, true),
             "response.reasoning_summary_text" | "response.reasoning_summary" => (Kind::Reasoning, false),
             "response.function_call_arguments" => (Kind::Call, true),
-            _ => return,
+            _ => return None,
         };
         let part = event.part_key(kind, is_content);
         match what {
             "delta" => {
-                if let Some(piece) = event.delta.or(event.text) {
-                    self.blocks.delta(kind, &event.key(), part, piece, out);
-                }
+                let piece = event.delta.or(event.text)?;
+                let place = self.blocks.delta(kind, &event.key(), part, piece, out)?;
+                Some(Added::new(place, piece))
             }
             "done" => {
-                if let Some(whole) = event.text.or(event.refusal).or(event.arguments) {
-                    self.blocks.part_done(kind, &event.key(), part, whole, out);
-                }
+                let whole = event.text.or(event.refusal).or(event.arguments)?;
+                self.blocks.part_done(kind, &event.key(), part, whole, out);
+                None
             }
-            _ => {}
+            _ => None,
         }
     }
 
@@ -400,5 +422,32 @@ impl Answer {
     /// Ends the response with an error. What was streamed stays; blocks that are still open get no entry.
     fn fail(&self, failure: Failure, out: &mut Chunks) {
         out.fail(failure, self.partial_half());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dsh_plugin_api::Decoder as _;
+
+    use super::*;
+    use crate::testing::{head, target};
+
+    #[test]
+    fn events_of_a_steady_stream_are_compared_and_not_read() {
+        for (event, next) in [
+            (
+                r#"{"type":"response.output_text.delta","sequence_number":9,"item_id":"m","output_index":0,"content_index":0,"delta":"a","obfuscation":"xyz"}"#,
+                r#"{"type":"response.output_text.delta","sequence_number":10,"item_id":"m","output_index":0,"content_index":0,"delta":"b","obfuscation":"w"}"#,
+            ),
+            (
+                r#"{"type":"response.reasoning_summary_text.delta","output_index":0,"summary_index":0,"delta":"a"}"#,
+                r#"{"type":"response.reasoning_summary_text.delta","output_index":0,"summary_index":0,"delta":"b"}"#,
+            ),
+        ] {
+            let mut decoder = decoder(head(), &target());
+            let mut out = Chunks::new();
+            decoder.feed(format!("event: message\ndata: {event}\n\n").as_bytes(), &mut out);
+            assert!(decoder.answer_mut().repeat.repeated(next).is_some(), "{next}");
+        }
     }
 }
