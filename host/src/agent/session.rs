@@ -16,6 +16,7 @@ use crate::manifest::Agent;
 use crate::session::derive::DerivedMessage;
 use crate::session::event::{Event, Header, LlmDegrade, LlmRetry, NewEvent, kind};
 use crate::store::{OnDurable, Writer, now};
+use crate::tools::{BuiltIns, RunTool};
 
 /// A session that is open for prompts. It holds the log's lock.
 pub struct Session {
@@ -23,6 +24,7 @@ pub struct Session {
     pub(super) updates: UpdateSink,
     pub(super) writer: Writer,
     pub(super) cwd: PathBuf,
+    pub(super) tools: Arc<dyn RunTool>,
     id: String,
     pub(super) model: Option<String>,
     pub(super) history: Vec<HistoryMessage>,
@@ -62,6 +64,7 @@ impl Session {
             updates,
             writer,
             cwd: options.cwd,
+            tools: Arc::new(BuiltIns),
             id,
             model: options.model,
             history: Vec::new(),
@@ -105,6 +108,7 @@ impl Session {
             updates,
             writer,
             cwd: options.cwd,
+            tools: Arc::new(BuiltIns),
         })
     }
 

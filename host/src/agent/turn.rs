@@ -215,7 +215,8 @@ impl Session {
         };
         let hidden_env: Vec<String> =
             self.composition.registry.routes.values().filter_map(|route| route.credential.clone()).collect();
-        tool.run(arguments, ToolContext { cwd: &self.cwd, hidden_env: &hidden_env }, turn.cancel).await
+        let context = ToolContext { cwd: &self.cwd, hidden_env: &hidden_env };
+        self.tools.run(tool, arguments, context, turn.cancel).await
     }
 }
 
