@@ -6,8 +6,8 @@
 //! each turn, the history in memory and on disk, each request, the calls that ran, and what the user was shown; the
 //! file is read by itself ([`record`]). After every plan the session must still answer.
 //!
-//! `PROPTEST_CASES=50000 cargo test -p dsh-host --lib agent::tests::model` runs more of it. A failure prints its seed as
-//! a line `cc …` and the smallest plan that shows it.
+//! `PROPTEST_CASES=50000 cargo test -p dsh-host --lib agent::tests::model` plays more plans than the usual number. A
+//! failure prints the smallest plan that shows it and the seed, which `MODEL_SEED=…` plays again.
 
 mod plan;
 mod record;
@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use dsh_plugin_api::vocab::{Block, Routing};
 use proptest::prelude::*;
-use proptest::test_runner::TestRunner;
+use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
 use tempfile::TempDir;
 
 use super::world::composition;
@@ -45,14 +45,16 @@ struct Theatre {
 fn the_loop_does_what_the_reference_model_does() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     let theatre = Theatre::new();
-    let mut config = ProptestConfig { source_file: Some(file!()), ..ProptestConfig::default() };
+    let seed = std::env::var("MODEL_SEED").unwrap_or_else(|_| uuid::Uuid::new_v4().simple().to_string());
+    assert_eq!(seed.len(), 32, "MODEL_SEED is what a failure printed");
+    let mut config = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
     if std::env::var_os("PROPTEST_CASES").is_none() {
         config.cases = PLANS;
     }
-    let mut runner = TestRunner::new(config);
+    let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, seed.as_bytes()));
     let played = runner.run(&any_plan(), |plan| runtime.block_on(theatre.play(&plan)));
     if let Err(failure) = played {
-        panic!("{failure}\n{runner}");
+        panic!("MODEL_SEED={seed}\n{failure}\n{runner}");
     }
     let interrupted = theatre.stage.interrupted();
     println!("{interrupted:?}");

@@ -334,8 +334,9 @@ fn any_moment() -> impl Strategy<Value = Moment> {
     // Some moments are in every prompt, some in few.
     prop_oneof![
         2 => Just(Moment::Chunk),
-        9 => prop::sample::select(&MOMENTS[..]),
+        8 => prop::sample::select(&MOMENTS[..]),
         1 => Just(Moment::Stall),
+        2 => Just(Moment::Wait),
         2 => Just(Moment::Discarded),
     ]
 }
