@@ -1,12 +1,13 @@
 //! One request with its retries.
 //!
-//! Every attempt is logged chunk by chunk; an attempt that is followed by `llm/retry` makes no message. A refusal that
-//! may mean the request's replay metadata, its images or its size is followed by an attempt without them (`ladder`),
-//! and is remembered for the session and route.
+//! Every attempt is logged chunk by chunk; an attempt that is followed by `llm/retry` makes no message. `llm/retry`
+//! stands where the further attempt begins: an answer that broke off is kept when the user cancels, or the process
+//! dies, while the next attempt is awaited. A refusal that may mean the request's replay metadata, its images or its
+//! size is followed by an attempt without them (`ladder`), and is remembered for the session and route.
 
 use std::time::Duration;
 
-use dsh_plugin_api::vocab::{Block, Chunk, Failure, FailureCode, FinishReason};
+use dsh_plugin_api::vocab::{Chunk, Failure, FailureCode, FinishReason};
 use tokio_util::sync::CancellationToken;
 
 use super::turn::Turn;
@@ -15,9 +16,10 @@ use crate::llm::assembler::{Assembled, BlockAssembler};
 use crate::llm::client::{Prepared, Replay, prepare};
 use crate::llm::ladder::{Rung, Spared};
 use crate::llm::retry;
-use crate::llm::view::{RequestInput, is_blank};
+use crate::llm::view::RequestInput;
 use crate::session::batch::NewEvents;
 use crate::session::event::{LlmRetry, NewEvent};
+use crate::session::keep::{Answer, makes_message};
 
 /// How far a stream may run ahead of its log, in bytes of memory. A provider that sends faster than the disk takes is
 /// slowed down: its bytes wait in the connection, not in memory, and a cancelled turn has little left to write. One
@@ -28,10 +30,10 @@ const AHEAD_OF_LOG: usize = 1 << 20;
 pub(super) enum StepOutcome {
     /// With an answer: `stop`, `tool-calls` or `max-tokens`.
     Answered(Assembled),
-    /// Stopped or broken after something was shown: what was shown stays.
+    /// Cancelled or broken off for good, with what had arrived of it.
     Interrupted(Assembled, TurnReason),
-    /// Without anything to keep.
-    Failed(TurnReason),
+    /// It could not be made.
+    Unsent(Failure),
 }
 
 /// The attempts of one request that followed the first.
@@ -57,7 +59,7 @@ impl Session {
             let spared = self.spared.get(&provider).copied().unwrap_or_default();
             let prepared = match self.prepare(turn, spared) {
                 Ok(prepared) => prepared,
-                Err(failure) => return Ok(StepOutcome::Failed(TurnReason::Error { failure })),
+                Err(failure) => return Ok(StepOutcome::Unsent(failure)),
             };
             self.report_degraded(turn.number, turn.step, &turn.target, &prepared.degraded);
             turn.note_degraded(&prepared.degraded);
@@ -70,13 +72,13 @@ impl Session {
             let failure = match &assembled.finish {
                 FinishReason::MaxTokens => return Ok(StepOutcome::Answered(assembled)),
                 FinishReason::Stop | FinishReason::ToolCalls => {
-                    if says_something(&assembled.content) {
+                    if makes_message(Answer::Complete, &assembled.content) {
                         return Ok(StepOutcome::Answered(assembled));
                     }
                     Failure::new(FailureCode::EmptyResponse, "the model ended its answer without any content")
                 }
                 FinishReason::Aborted { .. } if turn.cancel.is_cancelled() => {
-                    return Ok(interrupted(assembled, TurnReason::Aborted));
+                    return Ok(StepOutcome::Interrupted(assembled, TurnReason::Aborted));
                 }
                 // An end that the user did not ask for is a failure, whoever calls it aborted.
                 FinishReason::Aborted { failure } | FinishReason::Error { failure } => failure.clone(),
@@ -94,17 +96,23 @@ impl Session {
                 retry::Decision::After(delay_ms) => delay_ms,
                 retry::Decision::GiveUp(why) => {
                     self.report_giving_up(why);
-                    return Ok(interrupted(assembled, TurnReason::Error { failure }));
+                    return Ok(StepOutcome::Interrupted(assembled, TurnReason::Error { failure }));
                 }
             };
             retries.spent += 1;
+            self.update(Update::Retry {
+                retry: retries.spent,
+                max_retries: config.max_retries,
+                delay_ms,
+                failure: failure.clone(),
+            });
+            if !wait(delay_ms, turn.cancel).await {
+                return Ok(StepOutcome::Interrupted(assembled, TurnReason::Aborted));
+            }
+            // Not before the wait: as long as no attempt follows, what the user saw of this one is the answer.
             self.log_retry(turn, &retries, delay_ms, &failure, None);
             if shown {
                 self.update(Update::AttemptDiscarded);
-            }
-            self.update(Update::Retry { retry: retries.spent, max_retries: config.max_retries, delay_ms, failure });
-            if !wait(delay_ms, turn.cancel).await {
-                return Ok(StepOutcome::Failed(TurnReason::Aborted));
             }
         }
     }
@@ -134,7 +142,7 @@ impl Session {
         }
     }
 
-    /// Logs that a further attempt follows in `delay_ms` milliseconds.
+    /// Logs that a further attempt begins, after `delay_ms` milliseconds. The last one is void from here on.
     fn log_retry(&self, turn: &Turn<'_>, retries: &Retries, delay_ms: u64, failure: &Failure, rung: Option<Rung>) {
         self.log(vec![NewEvent::llm_retry(&LlmRetry {
             turn: turn.number,
@@ -233,20 +241,6 @@ struct Attempt {
     shown: bool,
 }
 
-/// False for an answer without any block but blank text, which no later request could carry.
-fn says_something(content: &[Block]) -> bool {
-    content.iter().any(|block| !matches!(block, Block::Text(text) if is_blank(text)))
-}
-
-/// An attempt that ended early: something to keep, or nothing.
-fn interrupted(assembled: Assembled, reason: TurnReason) -> StepOutcome {
-    if says_something(&assembled.content) {
-        StepOutcome::Interrupted(assembled, reason)
-    } else {
-        StepOutcome::Failed(reason)
-    }
-}
-
 /// False when it was cancelled.
 async fn wait(delay_ms: u64, cancel: &CancellationToken) -> bool {
     tokio::select! {
@@ -257,6 +251,8 @@ async fn wait(delay_ms: u64, cancel: &CancellationToken) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use dsh_plugin_api::vocab::Block;
+
     use super::*;
 
     #[test]

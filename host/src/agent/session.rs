@@ -17,6 +17,7 @@ use crate::manifest::Agent;
 use crate::session::derive::{DerivedMessage, SurfaceOp};
 use crate::session::event::{Event, Header, LlmDegrade, LlmRetry, NewEvent, kind};
 use crate::store::{OnDurable, Writer, now};
+use crate::tools::{BuiltIns, RunTool};
 
 /// A session that is open for prompts. It holds the log's lock.
 pub struct Session {
@@ -24,6 +25,7 @@ pub struct Session {
     pub(super) updates: UpdateSink,
     pub(super) writer: Writer,
     pub(super) cwd: PathBuf,
+    pub(super) tools: Arc<dyn RunTool>,
     id: String,
     pub(super) model: Option<String>,
     pub(super) history: Vec<HistoryMessage>,
@@ -63,6 +65,7 @@ impl Session {
             updates,
             writer,
             cwd: options.cwd,
+            tools: Arc::new(BuiltIns),
             id,
             model: options.model,
             history: Vec::new(),
@@ -106,6 +109,7 @@ impl Session {
             updates,
             writer,
             cwd: options.cwd,
+            tools: Arc::new(BuiltIns),
         })
     }
 

@@ -16,6 +16,7 @@ use crate::llm::registry::Route;
 use crate::llm::view::HistoryMessage;
 use crate::manifest::Agent;
 use crate::session::event::{NewEvent, ToolError};
+use crate::session::keep::{Answer, makes_message};
 use crate::tools::{self, BuiltIn, ToolContext, ToolOutput};
 
 /// What one turn needs at every step.
@@ -121,13 +122,13 @@ impl Session {
         let assembled = match self.request(turn).await? {
             StepOutcome::Answered(assembled) => assembled,
             StepOutcome::Interrupted(assembled, reason) => {
-                self.keep(turn, assembled, true);
+                self.keep(turn, assembled, Answer::Interrupted);
                 return Ok(Some(reason));
             }
-            StepOutcome::Failed(reason) => return Ok(Some(reason)),
+            StepOutcome::Unsent(failure) => return Ok(Some(TurnReason::Error { failure })),
         };
         let finish = assembled.finish.clone();
-        let calls = self.keep(turn, assembled, false);
+        let calls = self.keep(turn, assembled, Answer::Complete);
         match finish {
             FinishReason::MaxTokens => Ok(Some(TurnReason::MaxTokens)),
             FinishReason::ToolCalls => self.run_tools(turn, calls).await,
@@ -137,11 +138,13 @@ impl Session {
         }
     }
 
-    /// Puts an answer into the log and the history; returns its tool calls as id, name and arguments.
-    fn keep(&mut self, turn: &mut Turn<'_>, assembled: Assembled, interrupted: bool) -> Vec<(String, String, String)> {
-        if assembled.content.is_empty() {
+    /// Puts an answer that makes a message into the log and the history; returns its tool calls as id, name and
+    /// arguments.
+    fn keep(&mut self, turn: &mut Turn<'_>, assembled: Assembled, answer: Answer) -> Vec<(String, String, String)> {
+        if !makes_message(answer, &assembled.content) {
             return Vec::new();
         }
+        let interrupted = answer == Answer::Interrupted;
         let source = Source::model(turn.target.provider.clone(), turn.target.model.clone(), assembled.replay_state);
         let message = Message::new(message_id(), Role::Assistant, assembled.content, source);
         let calls = message.content.iter().filter_map(|block| match block {
@@ -207,7 +210,8 @@ impl Session {
         };
         let hidden_env: Vec<String> =
             self.composition.registry.routes.values().filter_map(|route| route.credential.clone()).collect();
-        tool.run(arguments, ToolContext { cwd: &self.cwd, hidden_env: &hidden_env }, turn.cancel).await
+        let context = ToolContext { cwd: &self.cwd, hidden_env: &hidden_env };
+        self.tools.run(tool, arguments, context, turn.cancel).await
     }
 }
 

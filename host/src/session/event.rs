@@ -409,7 +409,7 @@ pub struct LlmRetry<'a> {
     pub retry: u32,
     /// How many there may be.
     pub max_retries: u32,
-    /// Milliseconds until it starts.
+    /// Milliseconds that were waited before it.
     pub delay_ms: u64,
     /// What went wrong with the last one.
     pub failure: &'a Failure,

@@ -3,7 +3,8 @@
 //! A pure function, so that a reader computes in memory exactly what the next writer makes durable. Nothing that is in
 //! the log is changed, and a turn that was closed, however it ended, stays as it is.
 //!
-//! What is kept of a partial answer is the assembler's decision, as it is for an answer that its writer saw fail.
+//! What is kept of a partial answer, and whether it makes a message, is decided where it is for an answer that its
+//! writer saw break off: by the assembler and by [`makes_message`].
 
 use std::collections::BTreeMap;
 
@@ -15,6 +16,7 @@ use serde_json::json;
 use crate::llm::assembler::BlockAssembler;
 
 use super::event::{Event, NewEvent, ToolError, kind};
+use super::keep::{Answer, makes_message};
 
 /// What the model reads in place of the result of a call that was interrupted.
 const INTERRUPTED_CALL: &str = "Error: the session was interrupted while this tool call was pending. It may or may \
@@ -22,7 +24,7 @@ const INTERRUPTED_CALL: &str = "Error: the session was interrupted while this to
 
 /// The events to append, in order; none when the last turn is closed.
 ///
-/// In this order: the partial answer of the open step as `assistant/message{interrupted}`, if it holds visible text;
+/// In this order: the partial answer of the open step as `assistant/message{interrupted}`, if it makes one;
 /// an error result for each call of the turn that has none; `step/end`; `turn/end` with reason `interrupted`.
 #[must_use]
 pub fn recovery(events: &[Event]) -> Vec<NewEvent> {
@@ -31,7 +33,7 @@ pub fn recovery(events: &[Event]) -> Vec<NewEvent> {
     let id = |recovered: &[NewEvent]| format!("recovered-{}", events.len() + recovered.len());
     if let Some(step) = turn.step {
         let content = turn.partial.into_content();
-        if content.iter().any(|block| matches!(block, Block::Text(text) if !text.trim().is_empty())) {
+        if makes_message(Answer::Interrupted, &content) {
             let message = Message::new(id(&recovered), Role::Assistant, content, model_source(events));
             recovered.push(NewEvent::assistant_message(turn.number, step, &message, None, true));
         }

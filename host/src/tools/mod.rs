@@ -7,6 +7,7 @@ mod bash;
 mod capture;
 
 use std::path::Path;
+use std::pin::Pin;
 
 use dsh_plugin_api::json::raw;
 use dsh_plugin_api::vocab::{Block, Tool};
@@ -45,6 +46,39 @@ impl ToolOutput {
     #[must_use]
     pub fn text(text: impl Into<String>, is_error: bool) -> Self {
         Self { content: vec![Block::Text(text.into())], is_error, aborted: false }
+    }
+}
+
+/// Runs the calls of a session. [`BuiltIns`] does so for real; whoever drives the agent loop without the world around it
+/// puts something else in its place.
+pub trait RunTool: Send + Sync {
+    /// Runs a call of `tool` with these arguments, a JSON object's text or nothing. Cancelling ends it soon, with
+    /// [`ToolOutput::aborted`].
+    fn run<'a>(
+        &'a self,
+        tool: BuiltIn,
+        arguments: &'a str,
+        context: ToolContext<'a>,
+        cancel: &'a CancellationToken,
+    ) -> Running<'a>;
+}
+
+/// A call that runs.
+pub type Running<'a> = Pin<Box<dyn Future<Output = ToolOutput> + Send + 'a>>;
+
+/// The tools of this build.
+#[derive(Debug, Clone, Copy)]
+pub struct BuiltIns;
+
+impl RunTool for BuiltIns {
+    fn run<'a>(
+        &'a self,
+        tool: BuiltIn,
+        arguments: &'a str,
+        context: ToolContext<'a>,
+        cancel: &'a CancellationToken,
+    ) -> Running<'a> {
+        Box::pin(tool.run(arguments, context, cancel))
     }
 }
 

@@ -1,6 +1,6 @@
 //! A turn that is cancelled ends as aborted at every moment, its log closed and what was shown kept.
 
-use dsh_plugin_api::vocab::{Chunk, FailureCode, FinishReason};
+use dsh_plugin_api::vocab::{Block, Chunk, Failure, FailureCode, FinishReason};
 
 use super::world::{Moment, World, bash, end, failing, says, text};
 use crate::agent::{TurnReason, Update};
@@ -46,11 +46,31 @@ async fn while_a_retry_is_awaited() {
         Some(Chunk::Finish { reason: FinishReason::Error { failure }, .. }) => failure,
         other => panic!("{other:?}"),
     };
-    let failure = dsh_plugin_api::vocab::Failure { provider_retry_after_ms: Some(50_000), ..failure };
+    let failure = Failure { provider_retry_after_ms: Some(50_000), ..failure };
     let attempts = vec![end(FinishReason::Error { failure }), says("never")];
     let (log, world) = cancelled(|update| matches!(update, Update::Retry { .. }), attempts).await;
-    assert_eq!(log, ["retry 1/2 after RATE_LIMIT"]);
+    assert_eq!(log, [""; 0], "no further attempt began");
     assert_eq!(world.left(), 1);
+}
+
+#[tokio::test]
+async fn what_was_shown_of_a_failed_attempt_stays_when_the_next_one_never_begins() {
+    let failure = Failure { provider_retry_after_ms: Some(50_000), ..Failure::new(FailureCode::Transport, "gone") };
+    let finish = end(FinishReason::Error { failure });
+    let broken = [text(0, "half"), bash(1, "c", "touch ran"), finish].concat();
+    let (log, world) = cancelled(|update| matches!(update, Update::Retry { .. }), vec![broken, says("never")]).await;
+    assert_eq!(log, ["interrupted: half"]);
+    assert_eq!(world.shown(|update| matches!(update, Update::AttemptDiscarded)), 0);
+}
+
+#[tokio::test]
+async fn while_the_model_has_only_thought() {
+    let thought = [
+        vec![Chunk::BlockEnd { index: 0, block: Block::Reasoning("hm".to_owned()) }],
+        vec![Chunk::TextDelta { index: 1, text: "\n".to_owned() }],
+    ];
+    let (log, _) = cancelled(|update| matches!(update, Update::Text(_)), vec![thought.concat()]).await;
+    assert_eq!(log, [""; 0]);
 }
 
 #[tokio::test]
@@ -104,7 +124,7 @@ async fn the_session_goes_on_after_a_cancel() {
     let mut session =
         crate::agent::Session::resume(composition, &id, options, std::sync::Arc::new(|_| {})).await.unwrap();
     let go = tokio_util::sync::CancellationToken::new();
-    let turn = session.prompt(vec![dsh_plugin_api::vocab::Block::Text("go on".to_owned())], &go).await.unwrap();
+    let turn = session.prompt(vec![Block::Text("go on".to_owned())], &go).await.unwrap();
     assert_eq!(turn.text, "on");
     assert!(world.last_request()[1].contains("half"), "{:?}", world.last_request());
 }

@@ -1,6 +1,7 @@
 //! A composition of one route `p`, whose model says what a test scripts.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use dsh_plugin_api::StreamEnd;
@@ -74,6 +75,37 @@ impl StreamHandle for Script {
     }
 }
 
+/// A composition whose route `p` is served by this adapter; its envelopes are of kind `k`, version 1. `agent` and
+/// `transport` are more of these parts of the manifest.
+pub(super) fn composition(folder: &Path, agent: &str, transport: &str, handle: Arc<dyn AdapterHandle>) -> Composition {
+    let text = format!(
+        "version = 1\n[agent]\nmodel = \"p/m\"\ntools = [\"bash\"]\n{agent}\n\
+         [transport]\nmax_retries = 2\nretry_max_ms = 60000\n{transport}\n"
+    );
+    let manifest = Manifest::from_text("test", &text, folder).unwrap();
+    let route = Route {
+        info: RouteInfo {
+            name: "p".to_owned(),
+            api: None,
+            origin: None,
+            credential: None,
+            models: Vec::new(),
+            any_model: true,
+        },
+        adapter: "model".to_owned(),
+        envelope: EnvelopeId { kind: "k".to_owned(), version: 1 },
+        handle,
+        credential: None,
+        origin: None,
+    };
+    Composition {
+        client: Client::new(manifest.transport),
+        store: Store::new(folder),
+        registry: Registry { adapters: Vec::new(), routes: BTreeMap::from([("p".to_owned(), Arc::new(route))]) },
+        manifest,
+    }
+}
+
 /// A moment of a turn: true for the update that marks it.
 pub(super) type Moment = fn(&Update) -> bool;
 
@@ -96,33 +128,9 @@ impl World {
     /// `agent` is more of the manifest's `[agent]`.
     pub fn with_agent(agent: &str, attempts: Vec<Vec<Chunk>>) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let text = format!(
-            "version = 1\n[agent]\nmodel = \"p/m\"\ntools = [\"bash\"]\n{agent}\n\
-             [transport]\nmax_retries = 2\nretry_base_ms = 1\nretry_max_ms = 60000\n"
-        );
-        let manifest = Manifest::from_text("test", &text, folder.path()).unwrap();
         let model = Arc::new(Model { attempts: Mutex::new(attempts.into()), ..Model::default() });
-        let route = Route {
-            info: RouteInfo {
-                name: "p".to_owned(),
-                api: None,
-                origin: None,
-                credential: None,
-                models: Vec::new(),
-                any_model: true,
-            },
-            adapter: "model".to_owned(),
-            envelope: EnvelopeId { kind: "k".to_owned(), version: 1 },
-            handle: Arc::clone(&model) as Arc<dyn AdapterHandle>,
-            credential: None,
-            origin: None,
-        };
-        let composition = Composition {
-            client: Client::new(manifest.transport),
-            store: Store::new(folder.path()),
-            registry: Registry { adapters: Vec::new(), routes: BTreeMap::from([("p".to_owned(), Arc::new(route))]) },
-            manifest,
-        };
+        let composition =
+            composition(folder.path(), agent, "retry_base_ms = 1", Arc::clone(&model) as Arc<dyn AdapterHandle>);
         Self {
             folder,
             model,

@@ -321,8 +321,8 @@ mod tests {
             Update::ToolCall { id: "c".into(), name: "bash".into(), arguments: r#"{"command":"ls\nx"}"#.into() },
             Update::ToolResult { id: "c".into(), content: vec![Block::Text("no".into())], is_error: true },
             Update::Text("half".into()),
-            Update::AttemptDiscarded,
             Update::Retry { retry: 1, max_retries: 3, delay_ms: 1500, failure: failure.clone() },
+            Update::AttemptDiscarded,
             Update::Text("Done.".into()),
             Update::Notice("n".into()),
         ] {
@@ -338,8 +338,8 @@ mod tests {
         assert_eq!(
             play(true).0,
             "\x1b[2mhm\x1b[0m\nI look\n· bash ls x\n· failed: no\nhalf\n\
-             dsh: the answer broke off; what stands above is void and asked for again\n\
-             dsh: the request failed: SERVER: busy; retry 1 of 3 in 1.5 s\nDone.\ndsh: n\n\
+             dsh: the request failed: SERVER: busy; retry 1 of 3 in 1.5 s\n\
+             dsh: the answer broke off; what stands above is void and asked for again\nDone.\ndsh: n\n\
              dsh: the turn failed: SERVER: busy. What was said is kept; continue with `dsh run --session s …`\n"
         );
     }
