@@ -20,6 +20,7 @@ pub fn input(dice: &mut Dice, history: &[HistoryMessage]) -> RequestInput {
         max_tokens: dice.chance(30).then_some(4096),
         temperature: dice.chance(20).then_some(0.5),
         reasoning_effort: effort,
+        images_from: 0,
     }
 }
 
