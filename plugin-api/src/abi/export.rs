@@ -1,7 +1,7 @@
 //! What [`export_adapter!`](crate::export_adapter) expands to: the tables of handles and the entries behind the root.
 
 use std::any::Any;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -290,19 +290,32 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 thread_local! {
     static LAST_PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
+    /// How many calls of [`guard`] this thread is in.
+    static GUARDS: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Keeps the message and place of a panic for [`guard`]. The hook is that of the library's own copy of `std`.
+/// Keeps the message and place of a panic for [`guard`]. The hook is that of the library's own copy of `std`; a panic
+/// that no guard stops, on a thread of the adapter or in its tests, is told as it always was.
 fn capture_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        std::panic::set_hook(Box::new(|info| LAST_PANIC.with_borrow_mut(|last| *last = Some(info.to_string()))));
+        let told_before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            if GUARDS.get() == 0 {
+                told_before(info);
+            } else {
+                LAST_PANIC.with_borrow_mut(|last| *last = Some(info.to_string()));
+            }
+        }));
     });
 }
 
 /// Runs adapter code; a panic comes back as its message.
 fn guard<T>(work: impl FnOnce() -> T) -> Result<T, String> {
-    catch_unwind(AssertUnwindSafe(work)).map_err(|payload: Box<dyn Any + Send>| {
+    GUARDS.set(GUARDS.get() + 1);
+    let done = catch_unwind(AssertUnwindSafe(work));
+    GUARDS.set(GUARDS.get() - 1);
+    done.map_err(|payload: Box<dyn Any + Send>| {
         LAST_PANIC.take().unwrap_or_else(|| match payload.downcast::<String>() {
             Ok(text) => *text,
             Err(payload) => payload.downcast::<&str>().map_or_else(|_| "panic".to_owned(), |text| (*text).to_owned()),

@@ -351,11 +351,11 @@ fn a_configuration_that_cannot_be_served_is_refused_with_its_place() {
         (json!({ "providers": { "r": {} } }), "exactly one of"),
         (route(json!({ "reply": "a", "session": "b" })), "exactly one of"),
         (route(json!({ "reply": " " })), "providers.r.reply"),
-        (route(json!({ "replly": "a" })), "unknown field `replly`"),
+        (route(json!({ "replly": "a" })), "the key `replly` is not known here"),
         (route(json!({ "reply": "a", "timing": "recorded" })), "providers.r.timing"),
         (route(json!({ "responses": [] })), "providers.r.responses"),
         (route(json!({ "responses": [say("a"), []] })), "providers.r.responses[1]"),
-        (route(json!({ "responses": [[{ "type": "text-delta", "index": 0 }]] })), "missing field `text`"),
+        (route(json!({ "responses": [[{ "type": "text-delta", "index": 0 }]] })), "`text` is missing"),
         (route(json!({ "responses": [[{ "type": "smell" }]] })), "unknown chunk type \\\"smell\\\""),
         (
             route(
