@@ -117,13 +117,14 @@ fn expected(route: Route, streamed: bool) -> Vec<Value> {
             json!({}),
             json!({}),
         ),
-        _ => (
+        "deepseek" => (
             json!({ "inputTokens": 93, "outputTokens": 20, "cacheReadTokens": 7, "reasoningTokens": 5 }),
             "chatcmpl-mock-1",
             json!({}),
             json!({}),
             json!({}),
         ),
+        other => panic!("say here what the answer comes to on the route {other}"),
     };
     let blocks = [("reasoning", reasoning), ("text", text), ("tool-call", call_entry), ("tool-call", json!({}))].map(
         |(kind, more)| {
@@ -187,7 +188,8 @@ fn without_a_stream_every_adapter_reads_the_same_from_one_document() {
             // A stream that is not asked for as events is one document too, a list.
             "google" => &["/v1beta/models/m:generateContent", "/v1beta/models/m:streamGenerateContent"],
             "mistral" => &["/mistral/v1/chat/completions"],
-            _ => &["/deepseek/chat/completions"],
+            "deepseek" => &["/deepseek/chat/completions"],
+            other => panic!("say here where the route {other} leads"),
         };
         let asked = json!({ "model": "m", "include": ["reasoning.encrypted_content"] });
         for path in paths {

@@ -19,6 +19,26 @@ pub(crate) struct Server {
     credential: Option<String>,
 }
 
+/// How a wire asks for the models.
+struct Listing {
+    url: String,
+    /// `None` for a wire whose list comes whole.
+    pages: Option<Pages>,
+    /// The header that names the version of the API.
+    version: Option<(&'static str, &'static str)>,
+    /// Name of the header of the credential, and what stands before its value.
+    credential: &'static str,
+    prefix: &'static str,
+}
+
+/// How a wire asks for a page.
+struct Pages {
+    /// The parameter with the most models that a page may have.
+    size: &'static str,
+    /// Name of the parameter with the cursor.
+    after: &'static str,
+}
+
 impl Server {
     /// The server of a route.
     pub fn new(provider: &Provider, endpoint: &Endpoint) -> Self {
@@ -30,23 +50,36 @@ impl Server {
         self.request_after(None)
     }
 
-    /// The request for the page behind `cursor`. Sources: `GET /models` of OpenAI
+    /// How the wire asks. Sources: `GET /models` of OpenAI
     /// (<https://platform.openai.com/docs/api-reference/models/list>) and Mistral (<https://docs.mistral.ai/api>) has no
     /// pages; Anthropic (<https://docs.anthropic.com/en/api/models-list>) and Google
     /// (<https://ai.google.dev/api/models>) have, of at most 1000 models.
+    fn listing(&self) -> Listing {
+        let bearer = |url| Listing { url, pages: None, version: None, credential: "authorization", prefix: "Bearer " };
+        match self.api {
+            ApiName::OpenaiCompletions | ApiName::OpenaiResponses => bearer(self.endpoint.url("/models")),
+            ApiName::MistralConversations => bearer(mistral::url(&self.endpoint, "/models")),
+            ApiName::AnthropicMessages => Listing {
+                url: self.endpoint.url("/v1/models"),
+                pages: Some(Pages { size: "limit=1000", after: "after_id" }),
+                version: Some(("anthropic-version", "2023-06-01")),
+                credential: "x-api-key",
+                prefix: "",
+            },
+            ApiName::GoogleGenerativeAi => Listing {
+                url: self.endpoint.url("/models"),
+                pages: Some(Pages { size: "pageSize=1000", after: "pageToken" }),
+                version: None,
+                credential: "x-goog-api-key",
+                prefix: "",
+            },
+        }
+    }
+
+    /// The request for the page behind `cursor`.
     fn request_after(&self, cursor: Option<&str>) -> HttpRequest {
-        let (path, query, credential, prefix) = match self.api {
-            ApiName::OpenaiCompletions | ApiName::OpenaiResponses | ApiName::MistralConversations => {
-                ("/models", None, "authorization", "Bearer ")
-            }
-            ApiName::AnthropicMessages => ("/v1/models", Some(("limit=1000", "after_id")), "x-api-key", ""),
-            ApiName::GoogleGenerativeAi => ("/models", Some(("pageSize=1000", "pageToken")), "x-goog-api-key", ""),
-        };
-        let mut url = match self.api {
-            ApiName::MistralConversations => mistral::url(&self.endpoint, path),
-            _ => self.endpoint.url(path),
-        };
-        if let Some((size, after)) = query {
+        let Listing { mut url, pages, version, credential, prefix } = self.listing();
+        if let Some(Pages { size, after }) = pages {
             url.push(if url.contains('?') { '&' } else { '?' });
             url.push_str(size);
             if let Some(cursor) = cursor {
@@ -54,9 +87,7 @@ impl Server {
             }
         }
         let mut request = models::request(url, credential, prefix, self.credential.as_deref());
-        if self.api == ApiName::AnthropicMessages {
-            request.headers.push(header("anthropic-version", "2023-06-01"));
-        }
+        request.headers.extend(version.map(|(name, value)| header(name, value)));
         request
     }
 
@@ -68,8 +99,8 @@ impl Server {
     pub fn response(&self, head: &ResponseHead, body: &str) -> Result<ModelsPage, Failure> {
         let Listed { models, cursor } = listed(head, body)?;
         // A cursor of a wire without pages would ask for the same page again.
-        let pages = matches!(self.api, ApiName::AnthropicMessages | ApiName::GoogleGenerativeAi);
-        let next = cursor.filter(|_| pages).map(|cursor| self.request_after(Some(&cursor)));
+        let has_pages = self.listing().pages.is_some();
+        let next = cursor.filter(|_| has_pages).map(|cursor| self.request_after(Some(&cursor)));
         Ok(ModelsPage { models: models.into_iter().map(written).collect(), next })
     }
 }

@@ -87,7 +87,8 @@ fn carriers(api: &str) -> (Option<&'static str>, Option<&'static str>, Option<&'
         ),
         "anthropic-messages" => (None, Some("ErUB"), None),
         "google-generative-ai" => (Some("AAAA"), Some("BBBB"), Some("CCCC")),
-        _ => (None, None, None),
+        "mistral-conversations" | "deepseek" => (None, None, None),
+        other => panic!("say here what the wire {other} carries"),
     }
 }
 
