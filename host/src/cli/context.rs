@@ -8,7 +8,7 @@ use crate::agent::Composition;
 use crate::llm::client::Client;
 use crate::llm::registry::Registry;
 use crate::loader::Loader;
-use crate::manifest::{Lookup, Manifest, Served};
+use crate::manifest::{Lookup, Manifest};
 use crate::store::Store;
 
 /// The global options, resolved.
@@ -56,9 +56,7 @@ impl Context {
     /// Exit code 2: a required adapter that fails, a route with two owners, a refused configuration, a route that goes
     /// where a manifest that was merely found may not send it.
     pub fn registry(&self, manifest: &Manifest) -> Result<Registry, CommandError> {
-        let registry = Registry::load(manifest, &Loader::new(self.home()));
-        let checked = registry.and_then(|registry| manifest.check_places(served(&registry)).map(|()| registry));
-        checked.map_err(|e| CommandError::usage(e.into_report()))
+        Registry::load(manifest, &Loader::new(self.home())).map_err(|e| CommandError::usage(e.into_report()))
     }
 
     /// Everything that sessions need.
@@ -79,14 +77,4 @@ impl Context {
     pub fn store(&self) -> Store {
         Store::new(self.lookup.sessions_dir())
     }
-}
-
-/// The routes as the manifest judges them.
-pub(super) fn served(registry: &Registry) -> impl Iterator<Item = Served<'_>> {
-    registry.routes.iter().map(|(name, route)| Served {
-        adapter: &route.adapter,
-        route: name,
-        origin: route.origin.as_deref(),
-        credential: route.credential.as_deref(),
-    })
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use dsh_plugin_api::vocab::{EnvelopeId, Failure, FailureCode, RouteInfo, Target};
 
 use crate::loader::{AdapterHandle, CreateError, Loader, chain};
-use crate::manifest::{AdapterEntry, Manifest, ManifestError};
+use crate::manifest::{AdapterEntry, Manifest, ManifestError, Served};
 
 /// How alike two names must be for one to be offered in place of the other.
 const NEAR: f64 = 0.7;
@@ -83,8 +83,8 @@ impl Registry {
     ///
     /// # Errors
     ///
-    /// A required adapter that fails, a route with two owners, a configuration that its adapter refuses: each with its
-    /// place in the manifest.
+    /// A required adapter that fails, a route with two owners, a configuration that its adapter refuses, a route that goes
+    /// where a manifest that was merely found may not send it: each with its place in the manifest.
     pub fn load(manifest: &Manifest, loader: &Loader) -> Result<Self, ManifestError> {
         let mut registry = Self::default();
         for entry in &manifest.adapters {
@@ -111,7 +111,18 @@ impl Registry {
             }
             registry.adapters.push(status);
         }
+        manifest.check_places(registry.served())?;
         Ok(registry)
+    }
+
+    /// The routes as the manifest judges them.
+    fn served(&self) -> impl Iterator<Item = Served<'_>> {
+        self.routes.iter().map(|(name, route)| Served {
+            adapter: &route.adapter,
+            route: name,
+            origin: route.origin.as_deref(),
+            credential: route.credential.as_deref(),
+        })
     }
 
     fn add(

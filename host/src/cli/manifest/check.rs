@@ -8,7 +8,6 @@ use std::process::ExitCode;
 
 use dsh_plugin_api::vocab::Failure;
 
-use super::super::context::served;
 use super::super::output::print;
 use super::super::{CommandError, Context};
 use super::summary;
@@ -23,7 +22,6 @@ pub(super) fn run(context: &Context) -> Result<ExitCode, CommandError> {
     for entry in &manifest.adapters {
         check.adapter(entry);
     }
-    check.problems.extend(manifest.check_places(served(&check.registry)).err());
     let notes = check.agents();
     print(&summary(&manifest, &check.registry))?;
     for note in notes {
