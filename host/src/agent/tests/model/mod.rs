@@ -51,6 +51,7 @@ fn the_loop_does_what_the_reference_model_does() {
     if std::env::var_os("PROPTEST_CASES").is_none() {
         config.cases = PLANS;
     }
+    let is_enough = config.cases >= PLANS;
     let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, seed.as_bytes()));
     let played = runner.run(&any_plan(), |plan| runtime.block_on(theatre.play(&plan)));
     if let Err(failure) = played {
@@ -58,7 +59,8 @@ fn the_loop_does_what_the_reference_model_does() {
     }
     let interrupted = theatre.stage.interrupted();
     println!("{interrupted:?}");
-    for moment in MOMENTS {
+    // Few plans may miss a moment by chance.
+    for moment in MOMENTS.into_iter().filter(|_| is_enough) {
         assert!(interrupted.keys().any(|(at, _)| *at == moment), "{moment:?} was never interrupted: {interrupted:?}");
     }
 }
