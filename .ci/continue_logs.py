@@ -15,9 +15,10 @@ import tempfile
 
 from judge import judge, load
 
-# Each wire: model, adapter, and what the rules of its provider are.
+# Rules of a provider that differ from those of its wire.
 DEEPSEEK = {"reasoning_field": "reasoning_content", "needs_reasoning": True, "images": False}
 MISTRAL = {"reasoning_field": [], "max_id": 9, "id_re": "[A-Za-z0-9]{9}"}
+# Each route, named after its wire: model, adapter, the wire whose rules hold, and how they differ.
 ROUTES = {
     "completions": ("m", "pi-ai", "openai-completions", {}),
     "responses": ("m", "pi-ai", "openai-responses", {}),
@@ -66,6 +67,7 @@ def main():
 
 
 def check(dsh, rules, folder, requests, log, route):
+    """True when the log goes on by this route; prints what is wrong."""
     model, _, wire, options = ROUTES[route]
     copy = folder / "log" / route / log.name
     copy.parent.mkdir(parents=True, exist_ok=True)
@@ -78,13 +80,13 @@ def check(dsh, rules, folder, requests, log, route):
         capture_output=True, text=True, timeout=60, cwd=folder,
     )
     wrong = []
-    line = {"wire": wire, "model": model, "rules": options}
+    rule = {"wire": wire, "model": model, "rules": options}
     if run.returncode != 0 or "On we go." not in run.stdout:
         wrong.append(f"exit {run.returncode}: {run.stdout[-200:]} {run.stderr[-400:]}")
     else:
         sent = [json.loads(line)["body"] for line in requests.read_text().splitlines()[seen:]]
         wrong += [] if len(sent) == 1 else [f"{len(sent)} requests"]
-        wrong += [violation for body in sent for violation in judge(rules, line, body)]
+        wrong += [violation for body in sent for violation in judge(rules, rule, body)]
         after = events(dsh, folder, copy)
         wrong += [] if after[: len(before)] == before else ["events of the log have changed"]
     for what in wrong:

@@ -11,7 +11,6 @@ import sys
 from collections import Counter
 
 
-
 def load(path):
     """The module with the providers' rules."""
     spec = importlib.util.spec_from_file_location("rules", path)

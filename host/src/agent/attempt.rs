@@ -13,13 +13,13 @@ use tokio_util::sync::CancellationToken;
 use super::turn::Turn;
 use super::{AgentError, Session, TurnReason, Update};
 use crate::llm::assembler::{Assembled, BlockAssembler};
-use crate::llm::client::{Prepared, Replay, prepare};
+use crate::llm::client::{Prepared, prepare};
 use crate::llm::ladder::{Rung, Spared};
 use crate::llm::retry;
 use crate::llm::view::RequestInput;
 use crate::session::batch::NewEvents;
 use crate::session::event::{LlmRetry, NewEvent};
-use crate::session::keep::{Answer, makes_message};
+use crate::session::keep::{Ending, makes_message};
 
 /// How far a stream may run ahead of its log, in bytes of memory. A provider that sends faster than the disk takes is
 /// slowed down: its bytes wait in the connection, not in memory, and a cancelled turn has little left to write. One
@@ -55,9 +55,10 @@ impl Session {
         let provider = turn.target.provider.clone();
         let config = *self.composition.client.config();
         let mut retries = Retries::default();
+        let mut lower = None;
         loop {
             let spared = self.spared.get(&provider).copied().unwrap_or_default();
-            let prepared = match self.prepare(turn, spared) {
+            let prepared = match lower.take().unwrap_or_else(|| self.prepare(turn, spared)) {
                 Ok(prepared) => prepared,
                 Err(failure) => return Ok(StepOutcome::Unsent(failure)),
             };
@@ -72,7 +73,7 @@ impl Session {
             let failure = match &assembled.finish {
                 FinishReason::MaxTokens => return Ok(StepOutcome::Answered(assembled)),
                 FinishReason::Stop | FinishReason::ToolCalls => {
-                    if makes_message(Answer::Complete, &assembled.content) {
+                    if makes_message(Ending::Complete, &assembled.content) {
                         return Ok(StepOutcome::Answered(assembled));
                     }
                     Failure::new(FailureCode::EmptyResponse, "the model ended its answer without any content")
@@ -84,11 +85,12 @@ impl Session {
                 FinishReason::Aborted { failure } | FinishReason::Error { failure } => failure.clone(),
             };
 
-            if !shown && let Some(rung) = self.next_rung(turn, &prepared, spared, &failure) {
+            if !shown && let Some((rung, request)) = self.next_rung(turn, &prepared, spared, &failure) {
                 retries.rungs += 1;
                 self.log_retry(turn, &retries, 0, &failure, Some(rung));
                 self.report_rung(&provider, rung, &prepared.images, &failure);
                 self.spared.entry(provider.clone()).or_default().add(rung);
+                lower = Some(request);
                 continue;
             }
 
@@ -119,7 +121,6 @@ impl Session {
 
     /// The next request, without what its route is spared.
     pub(super) fn prepare(&self, turn: &Turn<'_>, spared: Spared) -> Result<Prepared, Failure> {
-        let replay = if spared.metadata { Replay::AllForeign } else { Replay::Routed };
         let input = RequestInput {
             system: Some(turn.preamble.system.clone()).filter(|system| !system.is_empty()),
             history: self.history.clone(),
@@ -129,7 +130,7 @@ impl Session {
             reasoning_effort: turn.agent.reasoning_effort.clone(),
             images_from: spared.images_from,
         };
-        prepare(&turn.route, &turn.target, &input, replay)
+        prepare(&turn.route, &turn.target, &input, spared.replay())
     }
 
     /// Says why there is no further attempt, where the failure itself does not.
@@ -144,6 +145,11 @@ impl Session {
 
     /// Logs that a further attempt begins, after `delay_ms` milliseconds. The last one is void from here on.
     fn log_retry(&self, turn: &Turn<'_>, retries: &Retries, delay_ms: u64, failure: &Failure, rung: Option<Rung>) {
+        let (replay, images_from) = match rung {
+            None => (None, None),
+            Some(Rung::Metadata) => (Some(LlmRetry::FOREIGN), None),
+            Some(Rung::Images { from }) => (None, Some(from)),
+        };
         self.log(vec![NewEvent::llm_retry(&LlmRetry {
             turn: turn.number,
             step: turn.step,
@@ -152,8 +158,8 @@ impl Session {
             max_retries: self.composition.client.config().max_retries + retries.rungs,
             delay_ms,
             failure,
-            replay: (rung == Some(Rung::Metadata)).then_some(LlmRetry::FOREIGN),
-            images_from: rung.and_then(|rung| if let Rung::Images { from } = rung { Some(from) } else { None }),
+            replay,
+            images_from,
         })]);
     }
 

@@ -74,7 +74,7 @@ pub enum Update {
     },
     /// A message goes out without its metadata. Once per message, reason and route.
     Degraded(Degraded),
-    /// A further attempt follows after a wait.
+    /// A further attempt follows after a wait, unless the wait is cancelled.
     Retry {
         /// Number of the coming attempt, from 1.
         retry: u32,
@@ -85,7 +85,7 @@ pub enum Update {
         /// Why.
         failure: Failure,
     },
-    /// What the attempt streamed is void: it failed, and a further one follows.
+    /// What the failed attempt streamed is void: the wait of its [`Update::Retry`] is over, and the next one begins.
     AttemptDiscarded,
     /// A line for the user that is none of the above.
     Notice(String),

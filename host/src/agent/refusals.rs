@@ -8,25 +8,24 @@ use crate::llm::client::Prepared;
 use crate::llm::ladder::{self, Rung, Spared};
 
 impl Session {
-    /// The next rung after a failed attempt. One that would change nothing of what the provider gets is stepped over:
-    /// bytes that were refused are not sent again.
+    /// The next rung after a failed attempt, and the request on it. A rung that would change nothing of what the provider
+    /// gets is stepped over: bytes that were refused are not sent again.
     pub(super) fn next_rung(
         &self,
         turn: &Turn<'_>,
         refused: &Prepared,
         spared: Spared,
         failure: &Failure,
-    ) -> Option<Rung> {
+    ) -> Option<(Rung, Result<Prepared, Failure>)> {
         let mut rung = ladder::next(failure, refused.carried())?;
         let mut without = spared;
         loop {
             without.add(rung);
-            // A request that can no longer be made is the next attempt's to report.
-            let Ok(prepared) = self.prepare(turn, without) else { return Some(rung) };
-            if !prepared.sends_what(refused) {
-                return Some(rung);
-            }
-            rung = ladder::next(failure, prepared.carried())?;
+            rung = match self.prepare(turn, without) {
+                Ok(same) if same.sends_the_same_as(refused) => ladder::next(failure, same.carried())?,
+                // A request that can no longer be made is the next attempt's to report.
+                request => return Some((rung, request)),
+            };
         }
     }
 

@@ -16,7 +16,7 @@ use crate::llm::registry::Route;
 use crate::llm::view::HistoryMessage;
 use crate::manifest::Agent;
 use crate::session::event::{NewEvent, ToolError};
-use crate::session::keep::{Answer, makes_message};
+use crate::session::keep::{Ending, makes_message};
 use crate::tools::{self, BuiltIn, ToolContext, ToolOutput};
 
 /// What one turn needs at every step.
@@ -122,13 +122,13 @@ impl Session {
         let assembled = match self.request(turn).await? {
             StepOutcome::Answered(assembled) => assembled,
             StepOutcome::Interrupted(assembled, reason) => {
-                self.keep(turn, assembled, Answer::Interrupted);
+                self.keep(turn, assembled, Ending::Interrupted);
                 return Ok(Some(reason));
             }
             StepOutcome::Unsent(failure) => return Ok(Some(TurnReason::Error { failure })),
         };
         let finish = assembled.finish.clone();
-        let calls = self.keep(turn, assembled, Answer::Complete);
+        let calls = self.keep(turn, assembled, Ending::Complete);
         match finish {
             FinishReason::MaxTokens => Ok(Some(TurnReason::MaxTokens)),
             FinishReason::ToolCalls => self.run_tools(turn, calls).await,
@@ -140,11 +140,11 @@ impl Session {
 
     /// Puts an answer that makes a message into the log and the history; returns its tool calls as id, name and
     /// arguments.
-    fn keep(&mut self, turn: &mut Turn<'_>, assembled: Assembled, answer: Answer) -> Vec<(String, String, String)> {
-        if !makes_message(answer, &assembled.content) {
+    fn keep(&mut self, turn: &mut Turn<'_>, assembled: Assembled, ending: Ending) -> Vec<(String, String, String)> {
+        if !makes_message(ending, &assembled.content) {
             return Vec::new();
         }
-        let interrupted = answer == Answer::Interrupted;
+        let interrupted = ending == Ending::Interrupted;
         let source = Source::model(turn.target.provider.clone(), turn.target.model.clone(), assembled.replay_state);
         let message = Message::new(message_id(), Role::Assistant, assembled.content, source);
         let calls = message.content.iter().filter_map(|block| match block {

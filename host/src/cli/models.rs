@@ -124,31 +124,29 @@ fn hint(route: &Route, models: &[ModelInfo]) -> String {
     if route.info.any_model {
         text.push_str(&format!("\nEach can be used as it is: -m {name}/{id}\n"));
     }
-    if let Some(entry) = model.entry() {
+    if let Some(entry) = model.entry().and_then(|entry| inline(&Value::Object(entry))) {
         text.push_str(&format!(
             "\nTo list one with its limits, add it to the route `{name}` of the adapter `{adapter}` in the manifest:\n\n\
              [adapter.config.providers.{}]\nmodels = [\n    {},\n]\n",
             key(name),
-            inline(&Value::Object(entry)),
+            entry,
         ));
     }
     text
 }
 
-/// A value of TOML on one line; what TOML does not have is left out.
-fn inline(value: &Value) -> String {
-    match value {
-        Value::Null => "\"\"".to_owned(),
+/// A value of TOML on one line. TOML has no `null`: there is none for it, and members and elements that are are left out.
+fn inline(value: &Value) -> Option<String> {
+    Some(match value {
+        Value::Null => return None,
         Value::Bool(_) | Value::Number(_) => value.to_string(),
         Value::String(text) => quoted(text),
-        Value::Array(values) => format!("[{}]", values.iter().map(inline).collect::<Vec<_>>().join(", ")),
+        Value::Array(values) => format!("[{}]", values.iter().filter_map(inline).collect::<Vec<_>>().join(", ")),
         Value::Object(members) => {
-            let members = members.iter().filter(|(_, value)| !value.is_null());
-            let members: Vec<String> =
-                members.map(|(name, value)| format!("{} = {}", key(name), inline(value))).collect();
-            format!("{{ {} }}", members.join(", "))
+            let member = |(name, value): (&String, &Value)| Some(format!("{} = {}", key(name), inline(value)?));
+            format!("{{ {} }}", members.iter().filter_map(member).collect::<Vec<_>>().join(", "))
         }
-    }
+    })
 }
 
 /// A basic string of TOML, on one line and without control characters.

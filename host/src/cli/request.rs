@@ -101,9 +101,8 @@ pub(super) fn prepare_session(
     target: &Target,
 ) -> Result<Prepared, Failure> {
     let spared = spared_routes(&log.events).remove(&target.provider).unwrap_or_default();
-    let replay = if spared.metadata { Replay::AllForeign } else { Replay::Routed };
     let input = RequestInput { images_from: spared.images_from, ..input_of_session(log, manifest) };
-    let mut prepared = prepare(route, target, &input, replay)?;
+    let mut prepared = prepare(route, target, &input, spared.replay())?;
     prepared.repairs.extend(closed_calls(log));
     prepared.repairs.sort_by_key(|repair| repair.message);
     Ok(prepared)

@@ -12,6 +12,8 @@
 
 use dsh_plugin_api::vocab::{Failure, FailureCode};
 
+use super::prepare::Replay;
+
 /// What a route is spared in a session, after it refused requests that had it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Spared {
@@ -40,6 +42,12 @@ impl Spared {
             Rung::Metadata => self.metadata = true,
             Rung::Images { from } => self.images_from = self.images_from.max(from),
         }
+    }
+
+    /// Which metadata its requests carry.
+    #[must_use]
+    pub const fn replay(&self) -> Replay {
+        if self.metadata { Replay::AllForeign } else { Replay::Routed }
     }
 
     /// True when nothing was refused.

@@ -17,6 +17,7 @@ use super::degrade::{self, Fate};
 use super::ladder::Carried;
 use super::registry::Route;
 use super::view::{View, request_view};
+use crate::manifest::places::origin;
 
 pub use super::view::{HistoryMessage, RequestInput};
 
@@ -166,12 +167,6 @@ fn check_destination(route: &Route, request: &HttpRequest) -> Result<(), Failure
     Ok(())
 }
 
-/// `scheme://host[:port]` of an `http` or `https` URL, in its normal form (RFC 6454).
-fn origin(url: &str) -> Option<String> {
-    let url = reqwest::Url::parse(url).ok().filter(|url| matches!(url.scheme(), "http" | "https"))?;
-    Some(url.origin().ascii_serialization())
-}
-
 impl Prepared {
     /// What a further attempt could go without.
     #[must_use]
@@ -179,11 +174,14 @@ impl Prepared {
         Carried { native: self.native, images: &self.images }
     }
 
-    /// True when the provider would get the same bytes from both.
+    /// True when the provider would get the same request from both.
     #[must_use]
-    pub fn sends_what(&self, other: &Self) -> bool {
+    pub fn sends_the_same_as(&self, other: &Self) -> bool {
         match (&self.exchange, &other.exchange) {
-            (Exchange::Http(one), Exchange::Http(two)) => one.url == two.url && one.body.get() == two.body.get(),
+            (Exchange::Http(one), Exchange::Http(two)) => {
+                (&one.method, &one.url, &one.headers, one.body.get())
+                    == (&two.method, &two.url, &two.headers, two.body.get())
+            }
             // Nothing is sent; what the adapter makes of it is its own affair.
             (Exchange::Http(_) | Exchange::Polled(_), Exchange::Http(_) | Exchange::Polled(_)) => false,
         }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use dsh_plugin_api::vocab::{EnvelopeId, Failure, FailureCode, RouteInfo, Target};
 
 use crate::loader::{AdapterHandle, CreateError, Loader, chain};
+use crate::manifest::places::{self, preset_credential};
 use crate::manifest::{AdapterEntry, Manifest, ManifestError, Served};
 
 /// How alike two names must be for one to be offered in place of the other.
@@ -242,7 +243,7 @@ fn credential(config: &serde_json::Value, info: &RouteInfo) -> Result<Option<Str
         if self::named(config, &info.name, "base_url").is_some() {
             return None;
         }
-        Some(format!("{}_API_KEY", preset.to_uppercase().replace('-', "_")))
+        Some(preset_credential(preset))
     });
     match &info.credential {
         None => Ok(None),
@@ -254,10 +255,8 @@ fn credential(config: &serde_json::Value, info: &RouteInfo) -> Result<Option<Str
 /// The origin of the manifest's `base_url`; only a route without one goes where the adapter says.
 fn origin(config: &serde_json::Value, info: &RouteInfo) -> Result<Option<String>, NotServing> {
     let Some(url) = named(config, &info.name, "base_url").or(info.origin.as_deref()) else { return Ok(None) };
-    match reqwest::Url::parse(url) {
-        Ok(parsed) if matches!(parsed.scheme(), "http" | "https") => Ok(Some(parsed.origin().ascii_serialization())),
-        _ => Err(NotServing::Origin { route: info.name.clone(), url: url.to_owned() }),
-    }
+    let refused = || NotServing::Origin { route: info.name.clone(), url: url.to_owned() };
+    places::origin(url).map(Some).ok_or_else(refused)
 }
 
 #[cfg(test)]

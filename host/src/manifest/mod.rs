@@ -26,6 +26,7 @@ mod document;
 mod files;
 mod paths;
 mod place;
+pub(crate) mod places;
 mod problem;
 mod read;
 mod schema;

@@ -30,7 +30,7 @@ pub(super) struct Plan {
     pub keep_alive: bool,
 }
 
-/// What the head says, unless the script says otherwise.
+/// What the head says: the status as it is sent, the rest unless the script says otherwise.
 struct Head {
     status: u16,
     content_type: &'static str,

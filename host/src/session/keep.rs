@@ -2,7 +2,8 @@
 //!
 //! The assembler decides which blocks of an answer are kept. Whether what is left makes a message is decided here, by
 //! one rule for everybody who asks: the turn that saw the answer end or was cancelled in it, and the recovery of a turn
-//! whose process did not live to see it. So an answer is worth the same however it ended.
+//! whose process did not live to see it. So an interrupted answer is worth the same,
+//! whatever interrupted it.
 
 use dsh_plugin_api::vocab::Block;
 
@@ -10,7 +11,7 @@ use crate::llm::view::is_blank;
 
 /// How an answer ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answer {
+pub enum Ending {
     /// The model ended it, or its output limit did.
     Complete,
     /// It was cancelled, broke off, or its process died.
@@ -23,10 +24,10 @@ pub enum Answer {
 /// model never sees it, and an answer that ends in thinking is one that the model's own provider refuses. The chunks of
 /// the log have it all the same.
 #[must_use]
-pub fn makes_message(answer: Answer, kept: &[Block]) -> bool {
+pub fn makes_message(ending: Ending, kept: &[Block]) -> bool {
     kept.iter().any(|block| match block {
         Block::Text(text) => !is_blank(text),
-        Block::Reasoning(_) => answer == Answer::Complete,
+        Block::Reasoning(_) => ending == Ending::Complete,
         Block::ToolCall { .. } | Block::ToolResult { .. } | Block::Image(_) | Block::Other(_) => true,
     })
 }
@@ -52,7 +53,7 @@ mod tests {
             (vec![call], true, true),
             (vec![Block::Other(raw(&["x"]))], true, true),
         ] {
-            let makes = [Answer::Complete, Answer::Interrupted].map(|answer| makes_message(answer, &content));
+            let makes = [Ending::Complete, Ending::Interrupted].map(|ending| makes_message(ending, &content));
             assert_eq!(makes, [complete, interrupted], "{content:?}");
         }
     }

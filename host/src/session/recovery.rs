@@ -16,7 +16,7 @@ use serde_json::json;
 use crate::llm::assembler::BlockAssembler;
 
 use super::event::{Event, NewEvent, ToolError, kind};
-use super::keep::{Answer, makes_message};
+use super::keep::{Ending, makes_message};
 
 /// What the model reads in place of the result of a call that was interrupted.
 const INTERRUPTED_CALL: &str = "Error: the session was interrupted while this tool call was pending. It may or may \
@@ -33,7 +33,7 @@ pub fn recovery(events: &[Event]) -> Vec<NewEvent> {
     let id = |recovered: &[NewEvent]| format!("recovered-{}", events.len() + recovered.len());
     if let Some(step) = turn.step {
         let content = turn.partial.into_content();
-        if makes_message(Answer::Interrupted, &content) {
+        if makes_message(Ending::Interrupted, &content) {
             let message = Message::new(id(&recovered), Role::Assistant, content, model_source(events));
             recovered.push(NewEvent::assistant_message(turn.number, step, &message, None, true));
         }

@@ -4,6 +4,7 @@
 //! which key, what stands there, what could. This reads a [`Value`] as `serde_json` does, and keeps them.
 
 use std::fmt;
+use std::marker::PhantomData;
 
 use serde::de::value::{MapDeserializer, SeqDeserializer, StringDeserializer};
 use serde::de::{self, DeserializeOwned, Deserializer, Expected, IntoDeserializer, Unexpected, Visitor};
@@ -182,22 +183,25 @@ impl<'de> Deserializer<'de> for Node {
             Value::Object(members) => {
                 Value::Object(members).deserialize_enum(name, variants, visitor).map_err(de::Error::custom)
             }
-            other => {
-                let kind = match &other {
-                    Value::Bool(truth) => Unexpected::Bool(*truth),
-                    Value::Number(number) if number.is_f64() => Unexpected::Float(number.as_f64().unwrap_or(f64::NAN)),
-                    Value::Number(number) => Unexpected::Signed(number.as_i64().unwrap_or(i64::MAX)),
-                    Value::Array(_) => Unexpected::Seq,
-                    _ => Unexpected::Unit,
-                };
-                Err(de::Error::invalid_type(kind, &"a string"))
-            }
+            // Whatever a word is not is told by whoever reads one.
+            other => Node(other).deserialize_any(Word(PhantomData)),
         }
     }
 
     forward_to_deserialize_any! {
         bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct seq tuple
         tuple_struct map struct identifier ignored_any
+    }
+}
+
+/// Takes nothing, and says that a string belongs there.
+struct Word<T>(PhantomData<T>);
+
+impl<T> Visitor<'_> for Word<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string")
     }
 }
 
@@ -246,10 +250,6 @@ mod tests {
         Text(String),
     }
 
-    fn words(words: &[&str]) -> Vec<String> {
-        owned(words)
-    }
-
     #[test]
     fn every_form_of_value_is_read() {
         let config: Config = read(json!({
@@ -276,10 +276,10 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_told_as_data_with_its_path() {
-        let known = words(&["url", "wire", "size", "ratio", "on", "list", "either"]);
+        let known = owned(&["url", "wire", "size", "ratio", "on", "list", "either"]);
         let wrong =
             |found: &str, expected: &str| ConfigProblem::WrongType { found: found.into(), expected: expected.into() };
-        let variants = || words(&["plain", "rich"]);
+        let variants = || owned(&["plain", "rich"]);
         for (route, path, problem) in [
             (json!({}), "", ConfigProblem::Missing { key: "url".into(), remedy: None }),
             (json!({ "url": "u", "uri": 1 }), ".uri", ConfigProblem::UnknownKey { key: "uri".into(), expected: known }),
@@ -295,6 +295,7 @@ mod tests {
                 ConfigProblem::UnknownWord { word: "x".into(), expected: variants() },
             ),
             (json!({ "url": "u", "wire": 5 }), ".wire", wrong("integer", "a string")),
+            (json!({ "url": "u", "wire": ["plain"] }), ".wire", wrong("array", "a string")),
             (
                 json!({ "url": "u", "size": -6 }),
                 ".size",
@@ -313,6 +314,8 @@ mod tests {
             );
             assert!(!refusal.message.is_empty());
         }
+        let too_long = read::<Config>(json!({ "routes": { "r": { "url": "u", "wire": u64::MAX } } })).unwrap_err();
+        assert!(too_long.message.contains(&u64::MAX.to_string()), "{}", too_long.message);
         assert_eq!(read::<Config>(json!(5)).unwrap_err().path, "");
     }
 }

@@ -81,7 +81,7 @@ pub struct HttpRequest {
 }
 
 /// One header.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HttpHeader {
     /// Name in lower case.
     pub name: String,

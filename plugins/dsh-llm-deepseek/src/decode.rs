@@ -23,6 +23,10 @@ const USAGE_PATIENCE_MS: u32 = 3_000;
 /// How many counts a usage has; see [`counts`].
 const COUNTS: usize = 4;
 
+/// What is read nowhere and differs in every event: a sum tells nothing that its parts do not, nor does what was not in
+/// the cache.
+const UNREAD: &[&str] = &["\"total_tokens\":", "\"prompt_cache_miss_tokens\":"];
+
 /// Where text and reasoning stand for [`Repeat`]; calls stand at their places.
 const OPEN: usize = usize::MAX;
 
@@ -65,8 +69,7 @@ impl Answer {
             has_text: false,
             finish: None,
             has_usage: false,
-            // A sum tells nothing that its parts do not, nor does what was not in the cache.
-            repeat: Repeat::new(&["\"total_tokens\":", "\"prompt_cache_miss_tokens\":"]),
+            repeat: Repeat::new(UNREAD),
         }
     }
 

@@ -30,14 +30,10 @@ struct Preset {
     compat: Compat,
 }
 
-/// Their names.
+/// The names of the presets.
 static NAMES: LazyLock<Vec<&str>> = LazyLock::new(|| PRESETS.iter().flatten().map(|(name, _)| name.as_str()).collect());
 
-fn names() -> &'static [&'static str] {
-    &NAMES
-}
-
-/// Names in backquotes, as serde lists what it expects.
+/// Names in backquotes.
 fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     names.into_iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
@@ -59,7 +55,7 @@ impl<'de> Deserialize<'de> for PresetName {
         let name = String::deserialize(deserializer)?;
         match PRESETS.as_ref() {
             Ok(presets) if presets.contains_key(&name) => Ok(Self(name)),
-            Ok(_) => Err(D::Error::unknown_variant(&name, names())),
+            Ok(_) => Err(D::Error::unknown_variant(&name, &NAMES)),
             Err(error) => Err(D::Error::custom(format!("the presets of this build cannot be read: {error}"))),
         }
     }
@@ -74,7 +70,7 @@ impl JsonSchema for PresetName {
         json_schema!({
             "type": "string",
             "description": "A provider whose endpoint, wire, credential and dialect are known.",
-            "enum": names(),
+            "enum": *NAMES,
         })
     }
 }
@@ -89,7 +85,7 @@ impl ProviderEntry {
         let Self { provider, api, base_url, credential, cache_retention, compat, models } = self;
         let missing = |key: &str, remedy: String| ConfigError::missing(format!("providers.{route}"), key, remedy);
         let unsaid = |key| {
-            let names = listed(names().iter().copied());
+            let names = listed(NAMES.iter().copied());
             missing(key, format!("set `api` and `base_url`, or `provider` to one of {names}"))
         };
         let preset = provider.as_ref().and_then(|name| PRESETS.as_ref().ok()?.get(name.as_str()));
@@ -183,7 +179,7 @@ mod tests {
             assert_eq!(body["stream_options"], json!({ "include_usage": true }), "{name}");
             assert_eq!(body["messages"][0]["role"], "system", "{name}");
         }
-        assert_eq!(table.len(), names().len(), "a preset is not in the table");
+        assert_eq!(table.len(), NAMES.len(), "a preset is not in the table");
     }
 
     #[test]
@@ -275,7 +271,7 @@ mod tests {
     fn the_schema_knows_the_presets() {
         let schema = schemars::schema_for!(crate::config::Config);
         let presets = &schema.as_value()["$defs"]["PresetName"]["enum"];
-        assert_eq!(presets.as_array().unwrap().len(), names().len());
+        assert_eq!(presets.as_array().unwrap().len(), NAMES.len());
         let route = &schema.as_value()["$defs"]["ProviderEntry"];
         assert!(route["properties"]["provider"].is_object() && route.get("required").is_none(), "{route}");
     }

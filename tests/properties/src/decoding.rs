@@ -297,7 +297,8 @@ pub fn decode<W: Wire>(
 }
 
 /// A body of any kind: its chunks do not depend on the split, and success needs the wire's own terminal event and a
-/// status that is one. An event that is compared with the one before does what it does when it is read. Stopped half-way it is aborted, unless it was over.
+/// status that is one. An event that is compared with the one before does what it does when it is read. Stopped half-way
+/// it is aborted, unless it was over.
 pub fn check_body<W: Wire>(
     adapter: &impl Adapter,
     head: (u16, &str),

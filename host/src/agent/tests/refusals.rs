@@ -1,4 +1,4 @@
-//! Replay metadata that a provider refuses, or that cannot be used.
+//! Replay metadata and images that a provider refuses, and metadata that cannot be used.
 
 use dsh_plugin_api::vocab::{Block, Chunk, Failure, FailureCode, FinishReason, Image};
 

@@ -41,7 +41,7 @@ pub enum SessionsCommand {
         /// Sum up what goes out native, neutral or degraded, and what is repaired; needs the manifest
         #[arg(long, conflicts_with_all = ["messages", "events"])]
         fidelity: bool,
-        /// With --fidelity: the model that it is for, as PROVIDER/MODEL [default: the session's last]
+        /// With --fidelity: the model that it is for, as PROVIDER/MODEL [default: the session's last, else the agent's]
         #[arg(short, long, visible_alias = "target", value_name = "PROVIDER/MODEL", requires = "fidelity")]
         model: Option<String>,
         /// Print JSON: the messages as an array, the events one a line, the fidelity as an object

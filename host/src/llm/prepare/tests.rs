@@ -171,6 +171,6 @@ fn two_requests_send_the_same_only_when_every_byte_is_the_same() {
     for (convert, same) in [(body as fn(&Convert) -> Exchange, false), (fixed, true), (polled, false)] {
         let (native, stripped) = (foreign(convert, Replay::Routed), foreign(convert, Replay::AllForeign));
         assert_eq!((native.native, stripped.native), (1, 0));
-        assert_eq!(native.sends_what(&stripped), same);
+        assert_eq!(native.sends_the_same_as(&stripped), same);
     }
 }

@@ -49,8 +49,9 @@ impl Item {
     }
 }
 
-/// Cleans every message of a history. Also gives the system prompt, with the system messages that lead the history.
-pub(super) fn history(input: &RequestInput, fates: &[Fate], repairs: &mut Repairs) -> (Vec<Item>, Option<String>) {
+/// Cleans every message of a history. Also gives the system prompt, with the system messages that lead the history; it
+/// may be blank.
+pub(super) fn history(input: &RequestInput, fates: &[Fate], repairs: &mut Repairs) -> (Vec<Item>, String) {
     let mut system: Vec<String> = input.system.iter().cloned().collect();
     let mut leading = true;
     let mut items = Vec::with_capacity(input.history.len());
@@ -70,7 +71,7 @@ pub(super) fn history(input: &RequestInput, fates: &[Fate], repairs: &mut Repair
     if system.len() > 1 {
         system.retain(|part| !is_blank(part));
     }
-    (items, Some(system.join("\n\n")))
+    (items, system.join("\n\n"))
 }
 
 fn item(position: usize, entry: &HistoryMessage, fate: Fate, images: bool, repairs: &mut Repairs) -> Item {

@@ -8,6 +8,7 @@
 use super::Grant;
 use crate::manifest::files::BUILT_IN;
 use crate::manifest::place::{Place, Source};
+use crate::manifest::places::{origin, preset_credential};
 use crate::manifest::read::Parts;
 use crate::manifest::tree::{self, Entry, Table, Value};
 use crate::manifest::{Served, words};
@@ -86,7 +87,7 @@ fn of_route(entry: &Entry, route: &Table, known: &Known, tools: Option<&Tools>) 
     let preset = text(route, "provider");
     match (credential, preset) {
         // Its own key; another one, which the place of the preset is not known to own.
-        (Some((reference, _)), Some(preset)) if reference == key_of(preset) => None,
+        (Some((reference, _)), Some(preset)) if reference == preset_credential(preset) => None,
         // The adapter says the place; `unexpected_place` looks at it.
         (Some((reference, _)), None) if known.has(reference) => None,
         (Some((_, place)), _) => Some(sends(place, name, None, credential, tools)),
@@ -211,16 +212,6 @@ fn text<'t>(table: &'t Table, key: &str) -> Option<&'t str> {
 /// The credential of a route by its plain name.
 fn credential(route: &Table) -> Option<(&str, Place)> {
     string(route, "credential").and_then(|(text, place)| words::reference(text).map(|name| (name, place)))
-}
-
-/// The key of a preset, the only one that the host gives a route which names none.
-fn key_of(preset: &str) -> String {
-    format!("{}_API_KEY", preset.to_uppercase().replace('-', "_"))
-}
-
-/// Read as the transport reads it.
-fn origin(url: &str) -> Option<String> {
-    reqwest::Url::parse(url).ok().map(|url| url.origin().ascii_serialization())
 }
 
 /// Whether a value stands in the manifest and not in an overlay.

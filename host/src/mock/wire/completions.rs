@@ -14,15 +14,12 @@ pub(super) fn spell(answer: &Described, ask: &Ask) -> Reply {
     let with_usage = options.is_some_and(|options| options["include_usage"] == true);
     let frame = Frame::new(ask, "chat.completion.chunk");
 
-    let choice = |delta: Value, reason: Option<&str>| {
-        frame.object(json!([{ "index": 0, "delta": delta, "logprobs": null, "finish_reason": reason }]))
-    };
-    let mut chunks: Vec<Value> = deltas(answer).into_iter().map(|delta| choice(delta, None)).collect();
+    let mut chunks: Vec<Value> = deltas(answer).into_iter().map(|delta| frame.choice(&delta, None)).collect();
     if let Some(error) = &answer.error {
         chunks.push(error_body(&fault(error.kind).saying(error)));
         return Reply::events(&chunks, |_| None);
     }
-    chunks.push(choice(json!({}), Some(finish(answer.finish))));
+    chunks.push(frame.choice(&json!({}), Some(finish(answer.finish))));
     if with_usage {
         for chunk in &mut chunks {
             chunk["usage"] = Value::Null;
@@ -100,6 +97,11 @@ pub(super) struct Frame {
 impl Frame {
     pub fn new(ask: &Ask, object: &'static str) -> Self {
         Self { id: format!("chatcmpl-mock-{}", ask.number), object, created: unix_seconds(), model: ask.model() }
+    }
+
+    /// An object with one choice, which is streamed.
+    pub fn choice(&self, delta: &Value, reason: Option<&str>) -> Value {
+        self.object(json!([{ "index": 0, "delta": delta, "logprobs": null, "finish_reason": reason }]))
     }
 
     /// An object with these choices.

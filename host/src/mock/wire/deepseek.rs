@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::completions::{Frame, call_deltas, finish, stream, whole_call};
+use super::completions::{Frame, call_deltas, error_body, finish, stream, whole_call};
 use super::{Ask, Fault, Reply, split_chars};
 use crate::mock::script::{Described, ErrorKind};
 
@@ -12,15 +12,13 @@ pub(super) fn spell(answer: &Described, ask: &Ask) -> Reply {
         return Reply::whole(&whole(answer, ask));
     }
     let frame = Frame::new(ask, "chat.completion.chunk");
-    let choice = |delta: Value, reason: Option<&str>| {
-        frame.object(json!([{ "index": 0, "delta": delta, "logprobs": null, "finish_reason": reason }]))
-    };
-    let mut chunks: Vec<Value> = deltas(answer).into_iter().map(|delta| choice(delta, None)).collect();
+    let mut chunks: Vec<Value> = deltas(answer).into_iter().map(|delta| frame.choice(&delta, None)).collect();
     if let Some(error) = &answer.error {
         chunks.push(error_body(&fault(error.kind).saying(error)));
         return Reply::events(&chunks, |_| None);
     }
-    let mut last = choice(json!({ "content": "", "reasoning_content": null }), Some(finish(answer.finish)));
+    let silent = json!({ "content": "", "reasoning_content": null });
+    let mut last = frame.choice(&silent, Some(finish(answer.finish)));
     last["usage"] = usage(answer, ask);
     chunks.push(last);
     stream(&chunks)
@@ -85,8 +83,4 @@ pub(super) fn fault(kind: ErrorKind) -> Fault {
     // Whatever is the client's fault has the same code.
     let code = (status < 429).then_some("invalid_request_error");
     Fault { status, name, code, message: message.to_owned() }
-}
-
-pub(super) fn error_body(fault: &Fault) -> Value {
-    super::completions::error_body(fault)
 }

@@ -179,8 +179,7 @@ impl Wire {
         let fault = self.fault(error.kind).saying(error);
         let body = match self {
             Self::Mistral => mistral::error_body(&fault),
-            Self::DeepSeek => deepseek::error_body(&fault),
-            Self::Completions | Self::Responses => completions::error_body(&fault),
+            Self::DeepSeek | Self::Completions | Self::Responses => completions::error_body(&fault),
             Self::Anthropic => anthropic::error_body(&fault, number),
             Self::Google => google::error_body(&fault),
         };

@@ -1,8 +1,9 @@
 //! OpenAI's responses (<https://platform.openai.com/docs/api-reference/responses-streaming>): output items that are added,
 //! take deltas and are done, or one response when the request does not ask for a stream.
 //!
-//! Errors are those of the completions wire; one inside a stream fails the response. Encrypted reasoning comes when the request includes `reasoning.encrypted_content`. The item that the output limit
-//! cuts off is the last one; it is `incomplete`, as the response is.
+//! Errors are those of the completions wire; one inside a stream fails the response. Encrypted reasoning comes when the
+//! request includes `reasoning.encrypted_content`. The item that the output limit cuts off is the last one; it is
+//! `incomplete`, as the response is.
 
 use serde_json::{Value, json};
 
