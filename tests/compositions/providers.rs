@@ -243,6 +243,22 @@ fn a_request_that_is_refused_either_way_is_sent_twice_and_no_more() {
 }
 
 #[test]
+fn a_refused_request_that_would_be_the_same_without_its_metadata_is_not_sent_again() {
+    let mut refused = refusal();
+    refused["repeat"] = json!(true);
+    let provider = Provider::start(&[json!({ "text": "one" }), refused]);
+    let composition = Composition::on(&provider, "");
+    let first = composition.prompt(&[], "hi").completed();
+    let session = ["--session", first.session()];
+    let request = composition.dsh(&["request", "-m", "mock/m", session[0], session[1], "--json"]).json();
+    assert_eq!((&request["neutral"], &request["degraded"]), (&json!([]), &json!([])), "it is native: {request:#}");
+    let failed = composition.prompt(&session, "go on");
+    assert_eq!((failed.outcome.code, provider.requests().len()), (Some(1), 2), "{}", failed.outcome);
+    assert!(failed.of_kind("llm/retry").is_empty(), "{}", failed.outcome);
+    assert!(!failed.outcome.stderr.contains("without replay metadata"), "{}", failed.outcome);
+}
+
+#[test]
 fn a_refusal_without_replay_metadata_is_not_sent_again() {
     let mut refused = refusal();
     refused["repeat"] = json!(true);

@@ -44,6 +44,7 @@ async fn a_refused_request_goes_out_once_more_without_metadata_and_the_route_is_
     world.prompt(&mut session, "d").await;
     assert!(world.last_request().iter().all(|message| !message.starts_with('*')), "{:?}", world.last_request());
     assert!(world.notices()[0].contains("refused this session's replay metadata before"), "{:?}", world.notices());
+    assert_eq!(world.notices().len(), 1, "told of what was refused, and of nothing else");
     let log = world.composition.store.read(session.id()).unwrap();
     assert!(spared_routes(&log.events)["p"].metadata);
 }
@@ -132,6 +133,7 @@ async fn older_images_become_notes_after_a_refusal_and_the_route_is_remembered()
     world.prompt(&mut session, "e").await;
     assert_eq!(world.last_request()[..6], after);
     assert!(world.notices()[0].contains("refused images of this session before"), "{:?}", world.notices());
+    assert_eq!(world.notices().len(), 1, "told of what was refused, and of nothing else");
     assert_eq!((world.left(), world.count(&session, "llm/retry")), (0, 1));
     let log = world.composition.store.read(session.id()).unwrap();
     assert_eq!(spared_routes(&log.events)["p"], Spared { metadata: false, images_from: 4 });

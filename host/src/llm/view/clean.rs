@@ -49,9 +49,9 @@ impl Item {
     }
 }
 
-/// Cleans every message of a history. Also gives the system prompt, with the system messages that lead the history; it
-/// may be blank.
-pub(super) fn history(input: &RequestInput, fates: &[Fate], repairs: &mut Repairs) -> (Vec<Item>, String) {
+/// Cleans every message of a history. Also gives the system prompt, with the system messages that lead the history;
+/// none where all of it is blank.
+pub(super) fn history(input: &RequestInput, fates: &[Fate], repairs: &mut Repairs) -> (Vec<Item>, Option<String>) {
     let mut system: Vec<String> = input.system.iter().cloned().collect();
     let mut leading = true;
     let mut items = Vec::with_capacity(input.history.len());
@@ -68,10 +68,9 @@ pub(super) fn history(input: &RequestInput, fates: &[Fate], repairs: &mut Repair
         }
         items.push(item(position, entry, fate, position >= input.images_from, repairs));
     }
-    if system.len() > 1 {
-        system.retain(|part| !is_blank(part));
-    }
-    (items, system.join("\n\n"))
+    system.retain(|part| !is_blank(part));
+    let system = (!system.is_empty()).then(|| system.join("\n\n"));
+    (items, system)
 }
 
 fn item(position: usize, entry: &HistoryMessage, fate: Fate, images: bool, repairs: &mut Repairs) -> Item {

@@ -226,7 +226,7 @@ pub fn request_view(input: &RequestInput, fates: &[Fate]) -> View {
     pair::give_ids(&mut items, &mut repairs);
     let sent = emit::messages(items, &mut repairs);
     let request = Request {
-        system: Some(system).filter(|text| !is_blank(text)),
+        system,
         messages: sent.messages,
         tools: input.tools.clone(),
         max_tokens: input.max_tokens,
