@@ -193,6 +193,18 @@ fn trust_holds_for_one_text_at_one_place() {
 
 #[cfg(unix)]
 #[test]
+fn a_pipe_that_lies_there_is_not_waited_for() {
+    let world = World::new();
+    let cwd = world.write("cwd/other.toml", "").parent().unwrap().to_owned();
+    let made = std::process::Command::new("mkfifo").arg(cwd.join("loader.toml")).status().unwrap();
+    assert!(made.success());
+    let error = world.load(&world.lookup(None, Vec::new())).unwrap_err();
+    assert_eq!(error.problems()[0].code(), Code::Unreadable, "{error}");
+    assert!(error.to_string().contains("a pipe"), "{error}");
+}
+
+#[cfg(unix)]
+#[test]
 fn a_link_to_a_trusted_manifest_is_not_trusted() {
     let world = World::new();
     let text = "version = 1\n[[adapter]]\nid = \"a\"\nlibrary = \"./a.so\"\n";
