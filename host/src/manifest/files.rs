@@ -39,6 +39,11 @@ pub(super) fn find(lookup: &Lookup, around: &Surroundings) -> Origin {
 pub(super) fn read_origin(origin: &Origin, lookup: &Lookup, around: &Surroundings) -> Result<Source, Problem> {
     match origin {
         Origin::Given(path) => read(path, path.display().to_string(), around),
+        // Nobody named it, and opening a pipe would wait for a writer.
+        Origin::CurrentFolder(path) if std::fs::metadata(path).is_ok_and(|it| !it.is_file() && !it.is_dir()) => {
+            let help = "move it away, or name a manifest with --manifest";
+            Err(Problem::of_file(Code::Unreadable, FILE_NAME, "is a device, a pipe or a socket", help))
+        }
         Origin::CurrentFolder(path) => read(path, FILE_NAME.to_owned(), around),
         Origin::Home(path) => read(path, path.display().to_string(), around),
         Origin::BuiltIn => Ok(Source::new("<built-in loader.toml>", None, lookup.home.clone(), BUILT_IN)),

@@ -4,7 +4,7 @@
 //! elsewhere. A manifest that was merely found in the current folder may choose among what `dsh` does anyway: the
 //! places of the built-in composition and of presets, each with the credential that belongs to it, and the tools.
 //! Whatever goes beyond that is a [`Grant`] and needs `dsh manifest trust`, once per content and place: the mark is a
-//! file in `trusted/` under the home folder whose name is the SHA-256 of the manifest's absolute path and its text.
+//! file in `trusted/` under the home folder whose name is the SHA-256 of the manifest's folder, its file name and its text.
 //! Changing either asks again. A file whose text is that of the built-in manifest asks for nothing.
 //!
 //! Overlays are named on the command line, so what they say is not asked about: a place that an overlay names is its
@@ -68,8 +68,9 @@ impl Grant {
 
 /// File whose existence says that a manifest is trusted; `None` for text that is no file.
 pub(super) fn mark(home: &Path, source: &Source) -> Option<PathBuf> {
-    // The real path, so that a link does not carry trust from one folder to another.
-    let path = source.path.as_ref()?.canonicalize().ok()?;
+    // The real folder that it was found in, where its relative paths start, and not what a link in it leads to: else a
+    // link to a trusted manifest would carry trust to the files of the folder with the link.
+    let path = source.dir.canonicalize().ok()?.join(source.path.as_ref()?.file_name()?);
     let mut hash = Sha256::new();
     hash.update(path.as_os_str().as_encoded_bytes());
     hash.update([0]);

@@ -308,7 +308,8 @@ impl<'a> Reader<'a> {
             Some(header) => header,
             None => {
                 if crate::session::derive::history(&self.events).is_empty() {
-                    let reason = self.headless.unwrap_or_else(|| "it is empty".to_owned());
+                    let damage = self.problems.into_iter().next().map(|problem| problem.message);
+                    let reason = self.headless.or(damage).unwrap_or_else(|| "it is empty".to_owned());
                     return Err(Unreadable::NoSession(reason));
                 }
                 self.note_missing_header();

@@ -285,6 +285,16 @@ fn a_torn_frame_is_one_problem() {
 }
 
 #[test]
+fn a_file_without_any_sound_frame_is_called_damaged_and_not_empty() {
+    let (text, _) = small_session();
+    for (bytes, told) in [(text.into_bytes(), "the Zstandard frame at byte 0 is damaged"), (Vec::new(), "it is empty")]
+    {
+        let Err(read::Unreadable::NoSession(reason)) = read::read(bytes, Form::Zstd, "s") else { panic!("{told}") };
+        assert!(reason.starts_with(told), "{reason}");
+    }
+}
+
+#[test]
 fn the_list_has_the_newest_first_and_marks_what_cannot_be_read() {
     let dir = tempfile::tempdir().unwrap();
     let title = r#"{"type":"session/title","seq":1,"time":1,"data":{"title":"T","messageSeqs":[0],"source":{"kind":"fallback"}}}"#;

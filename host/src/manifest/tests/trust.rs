@@ -191,6 +191,37 @@ fn trust_holds_for_one_text_at_one_place() {
     assert!(lookup.load_in(&around).is_err(), "trust went along to another folder");
 }
 
+#[cfg(unix)]
+#[test]
+fn a_pipe_that_lies_there_is_not_waited_for() {
+    let world = World::new();
+    let cwd = world.write("cwd/other.toml", "").parent().unwrap().to_owned();
+    let made = std::process::Command::new("mkfifo").arg(cwd.join("loader.toml")).status().unwrap();
+    assert!(made.success());
+    let error = world.load(&world.lookup(None, Vec::new())).unwrap_err();
+    assert_eq!(error.problems()[0].code(), Code::Unreadable, "{error}");
+    assert!(error.to_string().contains("a pipe"), "{error}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_link_to_a_trusted_manifest_is_not_trusted() {
+    let world = World::new();
+    let text = "version = 1\n[[adapter]]\nid = \"a\"\nlibrary = \"./a.so\"\n";
+    world.write("cwd/loader.toml", text);
+    world.within(|around| world.lookup(None, Vec::new()).trust_in(around)).unwrap();
+    world.write("other/a.so", "");
+    std::os::unix::fs::symlink(world.path("cwd/loader.toml"), world.path("other/loader.toml")).unwrap();
+    let env = |_: &str| None;
+    let at = |folder: &str| Surroundings { env: &env, user_home: None, cwd: world.path(folder) };
+    let lookup = world.lookup(None, Vec::new());
+    assert_eq!(asked(lookup.load_in(&at("other")).map(drop)), ["loads `./a.so`, which runs its code"]);
+
+    // The same folder by another name is the same folder.
+    std::os::unix::fs::symlink(world.path("cwd"), world.path("alias")).unwrap();
+    assert_eq!(asked(lookup.load_in(&at("alias")).map(drop)), [""; 0]);
+}
+
 #[test]
 fn what_was_named_on_the_command_line_or_stands_in_the_home_folder_needs_no_trust() {
     let world = World::new();
