@@ -7,41 +7,57 @@ use super::hash;
 
 /// Ids that are made here are no longer than this, since some gateways pass them on to stricter servers.
 const MADE_LENGTH: usize = 40;
+/// Length of the ids that Mistral takes.
+const NINE: usize = 9;
 /// Length of the hash in an id that is made here.
 const HASH_LENGTH: usize = 12;
 
 /// What a server takes as an id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct IdRule {
-    /// Longest id, in characters.
-    max: usize,
-    /// Mistral takes exactly nine letters or digits.
-    nine: bool,
+pub enum IdRule {
+    /// At most 40 characters: what OpenAI's Chat Completions take as `tool_calls[].id`.
+    OpenAiCompletions,
+    /// At most 64 characters: what Anthropic's Messages and OpenAI's Responses take. Servers that name no limit are
+    /// asked for no more.
+    Common,
+    /// Exactly nine letters or digits: what Mistral's API takes.
+    Mistral,
+    /// At most so many characters, as a manifest says. A limit of nine is that of [`IdRule::Mistral`].
+    Limit(usize),
 }
 
 impl IdRule {
-    /// Ids of at most `max` characters. `nine`: exactly nine letters or digits; a limit of nine says the same.
-    pub const fn new(max: usize, nine: bool) -> Self {
-        Self { max, nine: nine || max == 9 }
+    /// Longest id, in characters.
+    const fn longest(self) -> usize {
+        match self {
+            Self::OpenAiCompletions => 40,
+            Self::Common => 64,
+            Self::Mistral => NINE,
+            Self::Limit(max) => max,
+        }
+    }
+
+    const fn is_nine(self) -> bool {
+        matches!(self, Self::Mistral | Self::Limit(NINE))
     }
 
     /// An id of the server's own making goes back as it is, as long as it can be one; every other id has to fit the
     /// alphabet that all servers share.
     fn takes(self, id: &str, native: bool) -> bool {
         let length = id.chars().count();
-        if self.nine {
-            return length == 9 && id.chars().all(|c| c.is_ascii_alphanumeric());
+        if self.is_nine() {
+            return length == NINE && id.chars().all(|c| c.is_ascii_alphanumeric());
         }
         let shared = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
         let printable = |c: char| !c.is_whitespace() && !c.is_control();
-        (1..=self.max).contains(&length) && id.chars().all(|c| shared(c) || (native && printable(c)))
+        (1..=self.longest()).contains(&length) && id.chars().all(|c| shared(c) || (native && printable(c)))
     }
 
     fn make(self, id: &str, ordinal: u32) -> String {
-        if self.nine {
-            return hash::word(id, ordinal, 9);
+        if self.is_nine() {
+            return hash::word(id, ordinal, NINE);
         }
-        let room = self.max.min(MADE_LENGTH);
+        let room = self.longest().min(MADE_LENGTH);
         if room < HASH_LENGTH + 6 {
             return hash::word(id, ordinal, room);
         }
@@ -124,7 +140,7 @@ mod tests {
 
     #[test]
     fn a_legal_id_passes_and_a_native_one_may_be_odd() {
-        let mut ids = CallIds::new(IdRule::new(40, false));
+        let mut ids = CallIds::new(IdRule::OpenAiCompletions);
         assert_eq!(ids.call("toolu_ok-1", "t", false), "toolu_ok-1");
         assert_eq!(ids.call("functions.bash:0", "t", true), "functions.bash:0");
         assert_ne!(ids.call("functions.bash:1", "t", false), "functions.bash:1");
@@ -132,7 +148,7 @@ mod tests {
 
     #[test]
     fn a_result_finds_the_call_of_its_own_message() {
-        let mut ids = CallIds::new(IdRule::new(64, false));
+        let mut ids = CallIds::new(IdRule::Common);
         ids.begin_message();
         let first = ids.call("c", "a", true);
         let twin = ids.call("c", "b", true);
@@ -146,7 +162,7 @@ mod tests {
 
     #[test]
     fn mistral_takes_nine_letters_or_digits() {
-        for rule in [IdRule::new(64, true), IdRule::new(9, false)] {
+        for rule in [IdRule::Mistral, IdRule::Limit(9)] {
             let mut ids = CallIds::new(rule);
             assert_eq!(ids.call("abc123def", "t", false), "abc123def");
             let made = ids.call("call_1", "t", true);
@@ -162,7 +178,7 @@ mod tests {
             native: bool,
         ) {
             let map = || {
-                let mut ids = CallIds::new(IdRule::new(max, false));
+                let mut ids = CallIds::new(IdRule::Limit(max));
                 originals.iter().map(|id| ids.call(id, "t", native)).collect::<Vec<_>>()
             };
             let made = map();

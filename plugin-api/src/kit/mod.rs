@@ -8,7 +8,8 @@
 //! - [`lenient`]: provider JSON by the names of its members, everything else skipped, values as they were written.
 //! - [`repeat`]: events that repeat the one before, which are compared instead of read.
 //! - [`streaming`]: pieces of blocks; [`ids`] and [`names`]: what a provider takes as the id of a call and the name of
-//!   a tool; [`endpoint`]: where a route's requests go; [`request`] and [`notes`]: what stands in requests.
+//!   a tool; [`endpoint`]: where a route's requests go; [`request`] and [`notes`]: what stands in requests;
+//!   [`repairs`]: what had to be changed for that.
 //! - [`models`]: asking a server for its models, and reading what it lists.
 
 pub mod body;
@@ -21,6 +22,7 @@ pub mod lenient;
 pub mod models;
 pub mod names;
 pub mod notes;
+pub mod repairs;
 pub mod repeat;
 pub mod request;
 pub mod streaming;

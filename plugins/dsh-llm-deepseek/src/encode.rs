@@ -4,20 +4,16 @@ use dsh_plugin_api::Encoded;
 use dsh_plugin_api::json::{Object, Raw, raw};
 use dsh_plugin_api::kit::ids::{CallIds, IdRule};
 use dsh_plugin_api::kit::names::legal_name;
-use dsh_plugin_api::kit::notes::{
-    IMAGE_OMITTED, IMAGE_UNAVAILABLE, NO_OUTPUT, SEE_IMAGE, TOOL_IMAGE_OMITTED, TOOL_IMAGES,
-};
-use dsh_plugin_api::kit::request::{IMAGE_SIZE, arguments, bearer, offered, size, within_window};
+use dsh_plugin_api::kit::notes::{IMAGE_OMITTED, NO_OUTPUT, SEE_IMAGE, TOOL_IMAGE_OMITTED, TOOL_IMAGES};
+use dsh_plugin_api::kit::repairs::Repairs;
+use dsh_plugin_api::kit::request::{IMAGE_SIZE, bearer, offered, size, within_window};
 use dsh_plugin_api::vocab::{
-    Block, Exchange, Failure, FailureCode, HttpRequest, Image, Message, Repair, Request, Role, Target, Tool,
+    Block, Exchange, Failure, FailureCode, HttpRequest, Image, Message, Request, Role, Target, Tool,
 };
 use serde_json::{Value, json};
 
 use crate::config::Model;
 use crate::{Route, Turn};
-
-/// Longest id of a tool call.
-const ID_LENGTH: usize = 64;
 
 /// How a request thinks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,7 +94,7 @@ pub(crate) fn encode(
         headers: bearer(route.provider.credential.as_deref()),
         body: raw(&body),
     };
-    Ok(Encoded { exchange: Exchange::Http(http), repairs })
+    Ok(Encoded { exchange: Exchange::Http(http), repairs: repairs.into_vec() })
 }
 
 fn function(tool: &Tool) -> Raw {
@@ -119,7 +115,7 @@ struct Messages {
     ids: CallIds,
     out: Vec<Raw>,
     sizes: Vec<usize>,
-    repairs: Vec<Repair>,
+    repairs: Repairs,
     /// Images of the tool results that were just written.
     pending: Vec<Value>,
 }
@@ -129,10 +125,10 @@ impl Messages {
         Self {
             images,
             thinking,
-            ids: CallIds::new(IdRule::new(ID_LENGTH, false)),
+            ids: CallIds::new(IdRule::Common),
             out: Vec::new(),
             sizes: Vec::new(),
-            repairs: Vec::new(),
+            repairs: Repairs::new(),
             pending: Vec::new(),
         }
     }
@@ -140,13 +136,6 @@ impl Messages {
     fn finished(mut self) -> Self {
         self.flush_images();
         self
-    }
-
-    fn repaired(&mut self, message: usize, kind: &str) {
-        let repair = Repair { message, kind: kind.to_owned() };
-        if !self.repairs.contains(&repair) {
-            self.repairs.push(repair);
-        }
     }
 
     fn push(&mut self, message: &Object, size: usize) {
@@ -209,7 +198,7 @@ impl Messages {
     }
 
     /// Texts and images as parts; a run of images that are left out is one note.
-    fn parts(&mut self, position: usize, content: &[Block], omitted: &str) -> Vec<Value> {
+    fn parts(&mut self, position: usize, content: &[Block], omitted: &'static str) -> Vec<Value> {
         let mut parts: Vec<Value> = Vec::new();
         for block in content {
             let part = match block {
@@ -228,17 +217,11 @@ impl Messages {
         parts
     }
 
-    fn image(&mut self, position: usize, image: &Image, omitted: &str) -> Value {
-        let note = match image {
-            Image::Data { mime_type, data } if self.images => {
-                let url = format!("data:{mime_type};base64,{data}");
-                return json!({"type": "image_url", "image_url": {"url": url}});
-            }
-            Image::Attachment(_) if self.images => IMAGE_UNAVAILABLE,
-            Image::Data { .. } | Image::Attachment(_) => omitted,
-        };
-        self.repaired(position, "image-omitted");
-        text_part(note)
+    fn image(&mut self, position: usize, image: &Image, omitted: &'static str) -> Value {
+        match self.repairs.image(position, image, self.images, omitted) {
+            Ok(picture) => json!({"type": "image_url", "image_url": {"url": picture.data_uri()}}),
+            Err(note) => text_part(note),
+        }
     }
 
     fn result(&mut self, position: usize, call_id: &str, content: &[Block]) {
@@ -307,17 +290,10 @@ impl Messages {
         sum: &mut usize,
     ) -> Value {
         let name = legal_name(tool);
-        if name != tool {
-            self.repaired(position, "tool-name-rewritten");
-        }
+        self.repairs.tool_name(position, tool, &name);
         let id = self.ids.call(original, &name, native);
-        if id != original {
-            self.repaired(position, "call-id-rewritten");
-        }
-        let arguments = arguments(text).unwrap_or_else(|| {
-            self.repaired(position, "arguments-emptied");
-            "{}".to_owned()
-        });
+        self.repairs.call_id(position, original, &id);
+        let arguments = self.repairs.arguments(position, text);
         *sum += name.len() + size(&arguments);
         json!({"id": id, "type": "function", "function": {"name": name, "arguments": arguments}})
     }

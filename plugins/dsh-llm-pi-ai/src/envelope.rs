@@ -125,6 +125,15 @@ pub(crate) fn invalid(reason: impl Into<String>) -> InvalidReplay {
     InvalidReplay::Invalid(reason.into())
 }
 
+/// Refuses a member of a block entry on a wire that never writes it there.
+///
+/// # Errors
+///
+/// Names the member, when it is `present`.
+pub(crate) fn nothing(at: usize, member: &str, present: bool) -> Result<(), InvalidReplay> {
+    if present { Err(invalid(format!("blocks[{at}].{member} is nothing that this wire writes"))) } else { Ok(()) }
+}
+
 /// Checks a stored envelope against its message and returns one entry per block.
 ///
 /// # Errors

@@ -3,7 +3,7 @@
 use dsh_plugin_api::kit::request;
 use dsh_plugin_api::vocab::{Request, Tool};
 
-pub(crate) use dsh_plugin_api::kit::request::{IMAGE_SIZE, arguments, bearer, headers, offered, size, within_window};
+pub(crate) use dsh_plugin_api::kit::request::{IMAGE_SIZE, bearer, headers, offered, size, within_window};
 
 use crate::config::Model;
 

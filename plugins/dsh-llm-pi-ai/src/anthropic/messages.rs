@@ -4,9 +4,9 @@ use dsh_plugin_api::json::{Object, Raw, raw};
 use dsh_plugin_api::kit::ids::{CallIds, IdRule};
 use dsh_plugin_api::kit::names::legal_name;
 use dsh_plugin_api::kit::notes::{
-    CONVERSATION_GOES_ON, IMAGE_FORMAT, IMAGE_OMITTED, IMAGE_UNAVAILABLE, NO_OUTPUT, SEE_IMAGE, TOOL_IMAGE_OMITTED,
-    TOOL_IMAGES,
+    CONVERSATION_GOES_ON, IMAGE_FORMAT, IMAGE_OMITTED, NO_OUTPUT, SEE_IMAGE, TOOL_IMAGE_OMITTED, TOOL_IMAGES,
 };
+use dsh_plugin_api::kit::repairs::{Picture, Repairs};
 use dsh_plugin_api::vocab::{Image, Repair, Role};
 use serde::Serialize;
 use serde_json::json;
@@ -15,10 +15,8 @@ use serde_json::value::RawValue;
 use super::dialect::Dialect;
 use super::replay::{Call, Carrier, Part, Turn};
 use crate::cache::CacheControl;
-use crate::request::{IMAGE_SIZE, arguments, size};
+use crate::request::{IMAGE_SIZE, size};
 
-/// Longest id of a tool call, in characters.
-const LONGEST_ID: usize = 64;
 /// The images that the provider takes.
 const MEDIA_TYPES: [&str; 4] = ["image/jpeg", "image/png", "image/gif", "image/webp"];
 
@@ -173,7 +171,7 @@ pub(super) struct History<'a> {
     ids: CallIds,
     system: Vec<String>,
     out: Vec<WireMessage>,
-    repairs: Vec<Repair>,
+    repairs: Repairs,
 }
 
 impl<'a> History<'a> {
@@ -182,10 +180,10 @@ impl<'a> History<'a> {
         Self {
             dialect,
             takes_images,
-            ids: CallIds::new(IdRule::new(LONGEST_ID, false)),
+            ids: CallIds::new(IdRule::Common),
             system: Vec::new(),
             out: Vec::new(),
-            repairs: Vec::new(),
+            repairs: Repairs::new(),
         }
     }
 
@@ -222,14 +220,7 @@ impl<'a> History<'a> {
             out.insert(0, WireMessage::new(Speaker::User, 0, blocks, true));
         }
         let system = (!self.system.is_empty()).then(|| self.system.join("\n\n"));
-        (system, out, self.repairs)
-    }
-
-    fn repaired(&mut self, message: usize, kind: &str) {
-        let repair = Repair { message, kind: kind.to_owned() };
-        if !self.repairs.contains(&repair) {
-            self.repairs.push(repair);
-        }
+        (system, out, self.repairs.into_vec())
     }
 
     /// Instructions inside the conversation are said by the user.
@@ -266,13 +257,13 @@ impl<'a> History<'a> {
         append(&mut self.out, WireMessage::new(Speaker::User, position, blocks, speaks));
     }
 
-    fn content(&mut self, position: usize, parts: Vec<Part>, omitted: &str) -> Vec<WireBlock> {
+    fn content(&mut self, position: usize, parts: Vec<Part>, omitted: &'static str) -> Vec<WireBlock> {
         let mut content: Vec<WireBlock> = Vec::new();
         for part in parts {
             let (next, is_note) = match part {
                 Part::Text { text, .. } => (WireBlock::Text(text), false),
                 Part::Image(image) => {
-                    let block = self.image(position, image, omitted);
+                    let block = self.image(position, &image, omitted);
                     let is_note = matches!(block, WireBlock::Text(_));
                     (block, is_note)
                 }
@@ -286,16 +277,16 @@ impl<'a> History<'a> {
         content
     }
 
-    fn image(&mut self, position: usize, image: Image, omitted: &str) -> WireBlock {
-        let note = match image {
-            Image::Data { mime_type, data } if self.takes_images => match media_type(&mime_type) {
-                Some(media_type) => return WireBlock::Image { media_type: media_type.to_owned(), data },
-                None => IMAGE_FORMAT,
+    fn image(&mut self, position: usize, image: &Image, omitted: &'static str) -> WireBlock {
+        let note = match self.repairs.image(position, image, self.takes_images, omitted) {
+            Ok(Picture { mime_type, data }) => match media_type(mime_type) {
+                Some(media_type) => {
+                    return WireBlock::Image { media_type: media_type.to_owned(), data: data.to_owned() };
+                }
+                None => self.repairs.image_omitted(position, IMAGE_FORMAT),
             },
-            Image::Attachment(_) if self.takes_images => IMAGE_UNAVAILABLE,
-            Image::Data { .. } | Image::Attachment(_) => omitted,
+            Err(note) => note,
         };
-        self.repaired(position, "image-omitted");
         WireBlock::Text(note.to_owned())
     }
 
@@ -359,18 +350,11 @@ impl<'a> History<'a> {
 
     fn call(&mut self, position: usize, call: Call) -> WireBlock {
         let name = legal_name(&call.name);
-        if name != call.name {
-            self.repaired(position, "tool-name-rewritten");
-        }
+        self.repairs.tool_name(position, &call.name, &name);
         // The provider checks the ids of its own calls like any other.
         let id = self.ids.call(&call.id, &name, false);
-        if id != call.id {
-            self.repaired(position, "call-id-rewritten");
-        }
-        let input = arguments(&call.arguments).unwrap_or_else(|| {
-            self.repaired(position, "arguments-emptied");
-            "{}".to_owned()
-        });
+        self.repairs.call_id(position, &call.id, &id);
+        let input = self.repairs.arguments(position, &call.arguments);
         WireBlock::Call { id, name, input }
     }
 }

@@ -27,12 +27,13 @@ enum Known {
     CloudflareGateway,
     CloudflareWorkers,
     OpenCode,
+    OpenCodeGo,
     Mistral,
     Other,
 }
 
 /// Route names and domains by provider.
-const KNOWN: [(Known, &[&str], &[&str]); 15] = [
+const KNOWN: [(Known, &[&str], &[&str]); 16] = [
     (Known::OpenAi, &["openai"], &["api.openai.com"]),
     (Known::DeepSeek, &["deepseek"], &["deepseek.com"]),
     (Known::OpenRouter, &["openrouter"], &["openrouter.ai"]),
@@ -46,7 +47,9 @@ const KNOWN: [(Known, &[&str], &[&str]); 15] = [
     (Known::AntLing, &["ant-ling"], &["ant-ling.com"]),
     (Known::CloudflareGateway, &["cloudflare-ai-gateway"], &["gateway.ai.cloudflare.com"]),
     (Known::CloudflareWorkers, &["cloudflare-workers-ai"], &["api.cloudflare.com"]),
-    (Known::OpenCode, &["opencode", "opencode-go"], &["opencode.ai"]),
+    (Known::OpenCode, &["opencode"], &["opencode.ai"]),
+    // At the same host.
+    (Known::OpenCodeGo, &["opencode-go"], &[]),
     (Known::Mistral, &["mistral"], &["mistral.ai"]),
 ];
 
@@ -54,8 +57,13 @@ impl Known {
     /// The host decides before the name: a route may have any name.
     fn of(route: &str, endpoint: &Endpoint) -> Self {
         let by_host = KNOWN.iter().find(|(_, _, domains)| domains.iter().any(|domain| endpoint.is_at(domain)));
-        let by_name = || KNOWN.iter().find(|(_, names, _)| names.contains(&route));
-        by_host.or_else(by_name).map_or(Self::Other, |(known, ..)| *known)
+        by_host.map_or_else(|| Self::named(route), |(known, ..)| *known)
+    }
+
+    /// By the name alone, for what holds only where somebody has named the provider.
+    fn named(route: &str) -> Self {
+        let by_name = KNOWN.iter().find(|(_, names, _)| names.contains(&route));
+        by_name.map_or(Self::Other, |(known, ..)| *known)
     }
 }
 
@@ -88,6 +96,7 @@ impl Dialect {
     /// The dialect of a model: its flags, else what is known of the provider.
     pub fn of(route: &str, provider: &Provider, endpoint: &Endpoint, model: &Model) -> Self {
         let known = Known::of(route, endpoint);
+        let named = Known::named(route);
         let compat = &model.compat;
         let is = |list: &[Known]| list.contains(&known);
         let long = provider.cache_retention == CacheRetention::Long
@@ -99,7 +108,7 @@ impl Dialect {
                 Known::AntLing,
             ]));
         let wants_marks = compat.cache_control_format == Some(CacheControlFormat::Anthropic)
-            || (known == Known::OpenRouter && route == "openrouter" && model.id.starts_with("anthropic/"));
+            || (known == Known::OpenRouter && named == known && model.id.starts_with("anthropic/"));
         let marks = wants_marks && provider.cache_retention != CacheRetention::None;
         let max_tokens = is(&[
             Known::DeepSeek,
@@ -139,14 +148,18 @@ impl Dialect {
             empty_reasoning_content,
             // A server that insists on the field takes reasoning in it, whatever field it came in.
             // OpenCode Go sends it in another field than it takes it back in.
-            reasoning_field: compat
-                .reasoning_field
-                .or((empty_reasoning_content || route == "opencode-go").then_some(ReasoningField::ReasoningContent)),
+            reasoning_field:
+                compat
+                    .reasoning_field
+                    .or((empty_reasoning_content || named == Known::OpenCodeGo)
+                        .then_some(ReasoningField::ReasoningContent)),
             strict_alternation: compat.strict_alternation.unwrap_or(false),
-            ids: IdRule::new(
-                compat.max_tool_call_id_length.unwrap_or(if known == Known::OpenAi { 40 } else { 64 }),
-                known == Known::Mistral,
-            ),
+            ids: match (known, compat.max_tool_call_id_length) {
+                (Known::Mistral, _) => IdRule::Mistral,
+                (_, Some(max)) => IdRule::Limit(max),
+                (Known::OpenAi, None) => IdRule::OpenAiCompletions,
+                (_, None) => IdRule::Common,
+            },
             thinking_format: compat.thinking_format.unwrap_or(match known {
                 Known::DeepSeek => ThinkingFormat::Deepseek,
                 Known::Zai => ThinkingFormat::Zai,

@@ -4,9 +4,9 @@ use dsh_plugin_api::json::{Object, Raw, raw, replace_lone_surrogates};
 use dsh_plugin_api::kit::ids::CallIds;
 use dsh_plugin_api::kit::names::legal_name;
 use dsh_plugin_api::kit::notes::{
-    CONVERSATION_GOES_ON, IMAGE_OMITTED, IMAGE_UNAVAILABLE, NO_OUTPUT, RESULTS_SEEN, SEE_IMAGE, TOOL_IMAGE_OMITTED,
-    TOOL_IMAGES,
+    CONVERSATION_GOES_ON, IMAGE_OMITTED, NO_OUTPUT, RESULTS_SEEN, SEE_IMAGE, TOOL_IMAGE_OMITTED, TOOL_IMAGES,
 };
+use dsh_plugin_api::kit::repairs::Repairs;
 use dsh_plugin_api::vocab::{Image, Repair, Role};
 use serde::Serialize;
 use serde_json::json;
@@ -15,7 +15,7 @@ use super::dialect::Dialect;
 use super::replay::{Call, Carrier, Part, Turn};
 use crate::cache::CacheControl;
 use crate::config::ReasoningField;
-use crate::request::{IMAGE_SIZE, arguments, size};
+use crate::request::{IMAGE_SIZE, size};
 
 /// Who speaks on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -226,7 +226,7 @@ pub(super) struct History<'a> {
     out: Vec<WireMessage>,
     /// Images of the tool results that were just written.
     pending_images: Vec<ContentPart>,
-    repairs: Vec<Repair>,
+    repairs: Repairs,
 }
 
 impl<'a> History<'a> {
@@ -240,7 +240,7 @@ impl<'a> History<'a> {
             ids: CallIds::new(dialect.ids),
             out: Vec::new(),
             pending_images: Vec::new(),
-            repairs: Vec::new(),
+            repairs: Repairs::new(),
         }
     }
 
@@ -268,14 +268,7 @@ impl<'a> History<'a> {
         } else if self.dialect.assistant_after_tool_result {
             self.out = bridged(self.out);
         }
-        (self.out, self.repairs)
-    }
-
-    fn repaired(&mut self, message: usize, kind: &str) {
-        let repair = Repair { message, kind: kind.to_owned() };
-        if !self.repairs.contains(&repair) {
-            self.repairs.push(repair);
-        }
+        (self.out, self.repairs.into_vec())
     }
 
     fn flush_images(&mut self) {
@@ -312,7 +305,7 @@ impl<'a> History<'a> {
         }
     }
 
-    fn user_content(&mut self, position: usize, parts: Vec<Part>, omitted: &str) -> Content {
+    fn user_content(&mut self, position: usize, parts: Vec<Part>, omitted: &'static str) -> Content {
         let mut content: Vec<ContentPart> = Vec::new();
         for part in parts {
             let next = match part {
@@ -329,17 +322,11 @@ impl<'a> History<'a> {
         Content::of(content)
     }
 
-    fn image(&mut self, position: usize, image: &Image, omitted: &str) -> ContentPart {
-        let note = match image {
-            Image::Data { mime_type, data } if self.takes_images => {
-                return ContentPart::Image(format!("data:{mime_type};base64,{data}"));
-            }
-            Image::Data { .. } => omitted,
-            Image::Attachment(_) if self.takes_images => IMAGE_UNAVAILABLE,
-            Image::Attachment(_) => omitted,
-        };
-        self.repaired(position, "image-omitted");
-        ContentPart::text(note)
+    fn image(&mut self, position: usize, image: &Image, omitted: &'static str) -> ContentPart {
+        match self.repairs.image(position, image, self.takes_images, omitted) {
+            Ok(picture) => ContentPart::Image(picture.data_uri()),
+            Err(note) => ContentPart::text(note),
+        }
     }
 
     fn result(&mut self, position: usize, call_id: &str, content: Vec<Part>) {
@@ -456,17 +443,10 @@ impl<'a> History<'a> {
 
     fn call(&mut self, position: usize, call: Call, details: &mut Vec<Raw>) -> WireCall {
         let name = legal_name(&call.name);
-        if name != call.name {
-            self.repaired(position, "tool-name-rewritten");
-        }
+        self.repairs.tool_name(position, &call.name, &name);
         let id = self.ids.call(&call.id, &name, call.native);
-        if id != call.id {
-            self.repaired(position, "call-id-rewritten");
-        }
-        let arguments = arguments(&call.arguments).unwrap_or_else(|| {
-            self.repaired(position, "arguments-emptied");
-            "{}".to_owned()
-        });
+        self.repairs.call_id(position, &call.id, &id);
+        let arguments = self.repairs.arguments(position, &call.arguments);
         let clean = |detail: Raw| match replace_lone_surrogates(detail.get()) {
             std::borrow::Cow::Borrowed(_) => Some(detail),
             std::borrow::Cow::Owned(text) => serde_json::value::RawValue::from_string(text).ok(),

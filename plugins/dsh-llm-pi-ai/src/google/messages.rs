@@ -9,21 +9,20 @@ use dsh_plugin_api::kit::names::legal_word;
 use dsh_plugin_api::kit::notes::{
     CONVERSATION_GOES_ON, IMAGE_OMITTED, IMAGE_UNAVAILABLE, SEE_IMAGE, TOOL_IMAGE_OMITTED,
 };
+use dsh_plugin_api::kit::repairs::{Picture, Repairs};
 use dsh_plugin_api::vocab::{Image, Repair, Role};
 use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::family::Family;
 use super::replay::{Call, Part, Turn, is_signature};
-use crate::request::{IMAGE_SIZE, arguments, size};
+use crate::request::{IMAGE_SIZE, size};
 
 /// Stands in place of the signature of a call that another model made. Google documents it for histories that were not
 /// made by the model itself.
 const UNSIGNED: &str = "skip_thought_signature_validator";
 /// Introduces the images of a tool result where they cannot stand in it.
 const TOOL_IMAGE: &str = "Tool result image:";
-/// Longest id of a call.
-const MAX_ID: usize = 64;
 
 /// Who speaks on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -171,7 +170,7 @@ pub(super) struct History {
     responses: Vec<WirePart>,
     /// Images of those responses, each run with what introduces it.
     response_images: Vec<WirePart>,
-    repairs: Vec<Repair>,
+    repairs: Repairs,
 }
 
 impl History {
@@ -180,12 +179,12 @@ impl History {
         Self {
             family,
             takes_images,
-            ids: CallIds::new(IdRule::new(MAX_ID, false)),
+            ids: CallIds::new(IdRule::Common),
             calls: Vec::new(),
             out: Vec::new(),
             responses: Vec::new(),
             response_images: Vec::new(),
-            repairs: Vec::new(),
+            repairs: Repairs::new(),
         }
     }
 
@@ -208,14 +207,7 @@ impl History {
         if self.family.wants_signed_calls() {
             sign_current_turn(&mut self.out);
         }
-        (self.out, self.repairs)
-    }
-
-    fn repaired(&mut self, message: usize, kind: &str) {
-        let repair = Repair { message, kind: kind.to_owned() };
-        if !self.repairs.contains(&repair) {
-            self.repairs.push(repair);
-        }
+        (self.out, self.repairs.into_vec())
     }
 
     /// Writes the responses in the order of their calls, and their images behind them.
@@ -248,12 +240,12 @@ impl History {
     }
 
     /// Texts and images; a run of images that are left out is one note.
-    fn plain_parts(&mut self, position: usize, parts: Vec<Part>, omitted: &str) -> Vec<WirePart> {
+    fn plain_parts(&mut self, position: usize, parts: Vec<Part>, omitted: &'static str) -> Vec<WirePart> {
         let mut out: Vec<WirePart> = Vec::new();
         for part in parts {
             let next = match part {
                 Part::Text { text, .. } => Data::Text(text),
-                Part::Image(image) => self.image(position, image, omitted),
+                Part::Image(image) => self.image(position, &image, omitted),
                 Part::Reasoning { .. } | Part::Call(_) | Part::Result { .. } => continue,
             };
             let is_note = |data: &Data| matches!(data, Data::Text(text) if text == omitted);
@@ -264,15 +256,14 @@ impl History {
         out
     }
 
-    fn image(&mut self, position: usize, image: Image, omitted: &str) -> Data {
-        let note = match image {
-            Image::Data { mime_type, data } if self.takes_images && !data.is_empty() => {
-                return Data::Image(WireImage { mime_type, data });
+    fn image(&mut self, position: usize, image: &Image, omitted: &'static str) -> Data {
+        let note = match self.repairs.image(position, image, self.takes_images, omitted) {
+            Ok(Picture { data: "", .. }) => self.repairs.image_omitted(position, IMAGE_UNAVAILABLE),
+            Ok(Picture { mime_type, data }) => {
+                return Data::Image(WireImage { mime_type: mime_type.to_owned(), data: data.to_owned() });
             }
-            _ if self.takes_images => IMAGE_UNAVAILABLE,
-            _ => omitted,
+            Err(note) => note,
         };
-        self.repaired(position, "image-omitted");
         Data::Text(note.to_owned())
     }
 
@@ -341,26 +332,21 @@ impl History {
             other => (None, other.is_some()),
         };
         if unusable {
-            self.repaired(position, "signature-left-out");
+            self.repairs.add(position, "signature-left-out");
         }
         signature
     }
 
     fn call(&mut self, position: usize, call: Call) -> (Data, Option<String>) {
         let name = legal_word(&call.name);
-        if name != call.name {
-            self.repaired(position, "tool-name-rewritten");
-        }
+        self.repairs.tool_name(position, &call.name, &name);
         let wire_id = self.ids.call(&call.id, &name, call.native);
         self.calls.push(wire_id.clone());
         let takes_ids = self.family.takes_call_ids();
-        if takes_ids && wire_id != call.id {
-            self.repaired(position, "call-id-rewritten");
+        if takes_ids {
+            self.repairs.call_id(position, &call.id, &wire_id);
         }
-        let arguments = arguments(&call.arguments).unwrap_or_else(|| {
-            self.repaired(position, "arguments-emptied");
-            "{}".to_owned()
-        });
+        let arguments = self.repairs.arguments(position, &call.arguments);
         let id = if takes_ids { wire_id } else { String::new() };
         (Data::Call { id, name, arguments }, call.carrier)
     }

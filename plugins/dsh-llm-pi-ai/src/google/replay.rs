@@ -7,7 +7,7 @@ use dsh_plugin_api::json::{Raw, raw};
 use dsh_plugin_api::vocab::InvalidReplay;
 
 use crate::config::ApiName;
-use crate::envelope::{Entry, StoredEntry, invalid};
+use crate::envelope::{Entry, StoredEntry, nothing};
 use crate::turn::Carriers;
 
 /// What this wire carries along with its blocks.
@@ -32,9 +32,7 @@ impl Carriers for Google {
     }
 
     fn reasoning(at: usize, entry: &StoredEntry) -> Result<Option<String>, InvalidReplay> {
-        if entry.redacted {
-            return Err(invalid(format!("blocks[{at}].redacted is true, but this wire hides no reasoning")));
-        }
+        nothing(at, "redacted", entry.redacted)?;
         Ok(entry.thinking_signature.clone())
     }
 
@@ -141,7 +139,7 @@ mod tests {
     #[test]
     fn every_entry_that_this_wire_does_not_write_is_refused_with_its_member() {
         for (at, entry, reason) in [
-            (0, json!({"type": "reasoning", "redacted": true}), "blocks[0].redacted is true"),
+            (0, json!({"type": "reasoning", "redacted": true}), "blocks[0].redacted is nothing that this wire writes"),
             (1, json!({"type": "text", "textSignature": 7}), "blocks[1].textSignature is not a string"),
             (2, json!({"type": "tool-call", "thoughtSignature": 7}), "blocks[2].thoughtSignature is not a string"),
         ] {

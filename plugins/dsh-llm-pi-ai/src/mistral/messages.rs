@@ -8,18 +8,17 @@ use dsh_plugin_api::json::{Object, Raw, raw};
 use dsh_plugin_api::kit::ids::{CallIds, IdRule};
 use dsh_plugin_api::kit::names::legal_name;
 use dsh_plugin_api::kit::notes::{
-    CONVERSATION_GOES_ON, IMAGE_OMITTED, IMAGE_UNAVAILABLE, NO_OUTPUT, RESULTS_SEEN, SEE_IMAGE, TOOL_IMAGE_OMITTED,
+    CONVERSATION_GOES_ON, IMAGE_OMITTED, NO_OUTPUT, RESULTS_SEEN, SEE_IMAGE, TOOL_IMAGE_OMITTED,
 };
+use dsh_plugin_api::kit::repairs::Repairs;
 use dsh_plugin_api::vocab::{Image, Repair, Role};
 use serde_json::{Value, json};
 
 use super::replay::{Call, Part, Turn};
-use crate::request::{IMAGE_SIZE, arguments, size};
+use crate::request::{IMAGE_SIZE, size};
 
 /// Stands before the text of a result that says that the tool failed: the wire has no mark for it.
 const FAILED: &str = "[tool error] ";
-/// Length of an id.
-const ID_LENGTH: usize = 9;
 
 /// One message of the wire.
 #[derive(Debug)]
@@ -125,13 +124,13 @@ pub(super) struct History {
     takes_images: bool,
     ids: CallIds,
     out: Vec<WireMessage>,
-    repairs: Vec<Repair>,
+    repairs: Repairs,
 }
 
 impl History {
     /// An empty history.
     pub const fn new(takes_images: bool) -> Self {
-        Self { takes_images, ids: CallIds::new(IdRule::new(ID_LENGTH, true)), out: Vec::new(), repairs: Vec::new() }
+        Self { takes_images, ids: CallIds::new(IdRule::Mistral), out: Vec::new(), repairs: Repairs::new() }
     }
 
     /// Adds the system prompt.
@@ -155,14 +154,7 @@ impl History {
         if self.out.iter().all(|message| message.speaker == Speaker::System) {
             self.out.push(WireMessage::text(Speaker::User, CONVERSATION_GOES_ON));
         }
-        (self.out, self.repairs)
-    }
-
-    fn repaired(&mut self, message: usize, kind: &str) {
-        let repair = Repair { message, kind: kind.to_owned() };
-        if !self.repairs.contains(&repair) {
-            self.repairs.push(repair);
-        }
+        (self.out, self.repairs.into_vec())
     }
 
     /// Results come first, whatever stands before them in the message.
@@ -187,7 +179,7 @@ impl History {
     }
 
     /// Texts and images; a run of images that are left out is one note.
-    fn chunks(&mut self, position: usize, parts: Vec<Part>, omitted: &str) -> Vec<Chunk> {
+    fn chunks(&mut self, position: usize, parts: Vec<Part>, omitted: &'static str) -> Vec<Chunk> {
         let mut out: Vec<Chunk> = Vec::new();
         for part in parts {
             let next = match part {
@@ -203,16 +195,11 @@ impl History {
         out
     }
 
-    fn image(&mut self, position: usize, image: &Image, omitted: &str) -> Chunk {
-        let note = match image {
-            Image::Data { mime_type, data } if self.takes_images => {
-                return Chunk::Image(format!("data:{mime_type};base64,{data}"));
-            }
-            Image::Attachment(_) if self.takes_images => IMAGE_UNAVAILABLE,
-            _ => omitted,
-        };
-        self.repaired(position, "image-omitted");
-        Chunk::Text(note.to_owned())
+    fn image(&mut self, position: usize, image: &Image, omitted: &'static str) -> Chunk {
+        match self.repairs.image(position, image, self.takes_images, omitted) {
+            Ok(picture) => Chunk::Image(picture.data_uri()),
+            Err(note) => Chunk::Text(note.to_owned()),
+        }
     }
 
     fn result(&mut self, position: usize, call_id: &str, content: Vec<Part>, is_error: bool) {
@@ -270,17 +257,10 @@ impl History {
 
     fn call(&mut self, position: usize, call: Call) -> WireCall {
         let name = legal_name(&call.name);
-        if name != call.name {
-            self.repaired(position, "tool-name-rewritten");
-        }
+        self.repairs.tool_name(position, &call.name, &name);
         let id = self.ids.call(&call.id, &name, call.native);
-        if id != call.id {
-            self.repaired(position, "call-id-rewritten");
-        }
-        let arguments = arguments(&call.arguments).unwrap_or_else(|| {
-            self.repaired(position, "arguments-emptied");
-            "{}".to_owned()
-        });
+        self.repairs.call_id(position, &call.id, &id);
+        let arguments = self.repairs.arguments(position, &call.arguments);
         WireCall { id, name, arguments }
     }
 }

@@ -3,7 +3,7 @@
 use dsh_plugin_api::vocab::InvalidReplay;
 
 use crate::config::ApiName;
-use crate::envelope::{StoredEntry, invalid};
+use crate::envelope::{StoredEntry, nothing};
 use crate::turn::Carriers;
 
 /// What this wire carries along with its blocks.
@@ -34,8 +34,4 @@ impl Carriers for Mistral {
     fn call(at: usize, entry: &StoredEntry) -> Result<(), InvalidReplay> {
         nothing(at, "thoughtSignature", entry.thought_signature.is_some())
     }
-}
-
-fn nothing(at: usize, member: &str, present: bool) -> Result<(), InvalidReplay> {
-    if present { Err(invalid(format!("blocks[{at}].{member} is nothing that this wire writes"))) } else { Ok(()) }
 }

@@ -5,7 +5,7 @@ use dsh_plugin_api::kit::lenient::{elements, filled, is_string, members_of, stri
 use serde_json::value::RawValue;
 
 /// The longest id of an item or a call that the wire takes.
-pub(super) const LONGEST_ID: usize = 64;
+const LONGEST_ID: usize = 64;
 
 /// The kinds of items that become blocks. Others are skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

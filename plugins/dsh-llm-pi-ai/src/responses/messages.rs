@@ -9,14 +9,15 @@ use std::collections::BTreeSet;
 use dsh_plugin_api::json::{Raw, raw};
 use dsh_plugin_api::kit::ids::{CallIds, IdRule};
 use dsh_plugin_api::kit::names::legal_name;
-use dsh_plugin_api::kit::notes::{IMAGE_OMITTED, IMAGE_UNAVAILABLE, NO_OUTPUT, TOOL_IMAGE_OMITTED};
+use dsh_plugin_api::kit::notes::{IMAGE_OMITTED, NO_OUTPUT, TOOL_IMAGE_OMITTED};
+use dsh_plugin_api::kit::repairs::Repairs;
 use dsh_plugin_api::vocab::{Image, Repair, Role};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::item::{LONGEST_ID, halves, is_legal_id, sendable_reasoning};
+use super::item::{halves, is_legal_id, sendable_reasoning};
 use super::replay::{Call, MessageMark, Part, Turn};
-use crate::request::{IMAGE_SIZE, arguments, size};
+use crate::request::{IMAGE_SIZE, size};
 
 /// Who speaks in a message that is not the model's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -169,7 +170,7 @@ pub(super) struct History {
     item_ids: BTreeSet<String>,
     made_up_ids: u32,
     out: Vec<WireItem>,
-    repairs: Vec<Repair>,
+    repairs: Repairs,
 }
 
 impl History {
@@ -178,11 +179,11 @@ impl History {
         Self {
             takes_images,
             instructions,
-            ids: CallIds::new(IdRule::new(LONGEST_ID, false)),
+            ids: CallIds::new(IdRule::Common),
             item_ids: BTreeSet::new(),
             made_up_ids: 0,
             out: Vec::new(),
-            repairs: Vec::new(),
+            repairs: Repairs::new(),
         }
     }
 
@@ -204,14 +205,7 @@ impl History {
 
     /// The items and what had to be changed.
     pub fn finish(self) -> (Vec<WireItem>, Vec<Repair>) {
-        (self.out, self.repairs)
-    }
-
-    fn repaired(&mut self, message: usize, kind: &str) {
-        let repair = Repair { message, kind: kind.to_owned() };
-        if !self.repairs.contains(&repair) {
-            self.repairs.push(repair);
-        }
+        (self.out, self.repairs.into_vec())
     }
 
     fn system(&mut self, parts: Vec<Part>) {
@@ -236,7 +230,7 @@ impl History {
         }
     }
 
-    fn user_content(&mut self, position: usize, parts: Vec<Part>, omitted: &str) -> Vec<ContentPart> {
+    fn user_content(&mut self, position: usize, parts: Vec<Part>, omitted: &'static str) -> Vec<ContentPart> {
         let mut content: Vec<ContentPart> = Vec::new();
         for part in parts {
             let next = match part {
@@ -253,17 +247,11 @@ impl History {
         content
     }
 
-    fn image(&mut self, position: usize, image: &Image, omitted: &str) -> ContentPart {
-        let note = match image {
-            Image::Data { mime_type, data } if self.takes_images => {
-                return ContentPart::Image(format!("data:{mime_type};base64,{data}"));
-            }
-            Image::Data { .. } => omitted,
-            Image::Attachment(_) if self.takes_images => IMAGE_UNAVAILABLE,
-            Image::Attachment(_) => omitted,
-        };
-        self.repaired(position, "image-omitted");
-        ContentPart::Text(note.to_owned())
+    fn image(&mut self, position: usize, image: &Image, omitted: &'static str) -> ContentPart {
+        match self.repairs.image(position, image, self.takes_images, omitted) {
+            Ok(picture) => ContentPart::Image(picture.data_uri()),
+            Err(note) => ContentPart::Text(note.to_owned()),
+        }
     }
 
     /// An output is a string where it can be one; images follow the text.
@@ -308,7 +296,7 @@ impl History {
                     lost_reasoning = item.is_none();
                     match item {
                         Some((_, item)) => self.out.push(WireItem::Reasoning(item)),
-                        None => self.repaired(position, "reasoning-left-out"),
+                        None => self.repairs.add(position, "reasoning-left-out"),
                     }
                 }
                 Part::Text { text, carrier } => {
@@ -345,20 +333,13 @@ impl History {
 
     fn call(&mut self, position: usize, call: Call, lost_reasoning: bool) -> WireItem {
         let name = legal_name(&call.name);
-        if name != call.name {
-            self.repaired(position, "tool-name-rewritten");
-        }
+        self.repairs.tool_name(position, &call.name, &name);
         let (wanted, item_id) = halves(&call.id);
         let call_id = self.ids.call_as(&call.id, wanted, &name, false);
-        if call_id != wanted {
-            self.repaired(position, "call-id-rewritten");
-        }
+        self.repairs.call_id(position, wanted, &call_id);
         let own = call.native && !lost_reasoning && item_id.starts_with("fc") && is_legal_id(item_id);
         let id = Some(item_id.to_owned()).filter(|id| own && self.item_ids.insert(id.clone()));
-        let arguments = arguments(&call.arguments).unwrap_or_else(|| {
-            self.repaired(position, "arguments-emptied");
-            "{}".to_owned()
-        });
+        let arguments = self.repairs.arguments(position, &call.arguments);
         WireItem::Call { id, call_id, name, arguments }
     }
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::config::ApiName;
-use crate::envelope::{Entry, StoredEntry, invalid};
+use crate::envelope::{Entry, StoredEntry, invalid, nothing};
 use crate::turn::Carriers;
 
 /// What this wire carries along with its blocks.
@@ -45,17 +45,12 @@ impl Carriers for Responses {
     }
 
     fn reasoning(at: usize, entry: &StoredEntry) -> Result<Option<Raw>, InvalidReplay> {
-        if entry.redacted {
-            return Err(invalid(format!("blocks[{at}].redacted is true, which this wire does not write")));
-        }
+        nothing(at, "redacted", entry.redacted)?;
         entry.thinking_signature.as_deref().map(|signature| reasoning_item(at, signature)).transpose()
     }
 
     fn call(at: usize, entry: &StoredEntry) -> Result<(), InvalidReplay> {
-        match entry.thought_signature {
-            Some(_) => Err(invalid(format!("blocks[{at}].thoughtSignature is there, which this wire does not write"))),
-            None => Ok(()),
-        }
+        nothing(at, "thoughtSignature", entry.thought_signature.is_some())
     }
 }
 

@@ -135,9 +135,17 @@ fn every_entry_that_this_wire_does_not_write_is_refused() {
             json!(r#"{"type":"reasoning","encrypted_content":[]}"#),
             "blocks[0].thinkingSignature is a reasoning item whose encrypted_content",
         ),
-        ("/blocks/0", json!({"type": "reasoning", "redacted": true}), "blocks[0].redacted is true"),
+        (
+            "/blocks/0",
+            json!({"type": "reasoning", "redacted": true}),
+            "blocks[0].redacted is nothing that this wire writes",
+        ),
         ("/blocks/1/textSignature", json!({}), "blocks[1].textSignature is not a string"),
-        ("/blocks/2", json!({"type": "tool-call", "thoughtSignature": "x"}), "blocks[2].thoughtSignature is there"),
+        (
+            "/blocks/2",
+            json!({"type": "tool-call", "thoughtSignature": "x"}),
+            "blocks[2].thoughtSignature is nothing that this wire writes",
+        ),
         ("/blocks", json!([]), "the state has 0 block entries for 3 blocks"),
     ] {
         let mut state = state.clone();
