@@ -14,8 +14,6 @@ mod completions;
 mod discovery;
 mod effort;
 mod envelope;
-#[cfg(test)]
-mod fixture;
 mod google;
 mod mistral;
 mod presets;

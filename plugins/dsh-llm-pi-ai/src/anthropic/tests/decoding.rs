@@ -1,11 +1,9 @@
 //! Response to chunks.
 
 use dsh_plugin_api::vocab::Chunk;
-use dsh_plugin_api::{Adapter, Chunks, Decoder as _, ResponseHead};
 use proptest::prelude::*;
 
 use super::*;
-use crate::testing::target;
 
 #[test]
 fn blocks_may_interleave_and_keep_their_order() {
@@ -370,11 +368,7 @@ fn a_signature_that_is_cut_off_after_its_block_is_not_stored() {
 
 #[test]
 fn the_end_is_not_awaited_after_the_terminal_event() {
-    let head = ResponseHead::Http { status: 200, headers: Vec::new() };
-    let mut decoder = adapter(json!({}), json!({})).decoder(&head, &target()).unwrap();
-    let mut out = Chunks::new();
-    decoder.feed(text_stream(20).as_bytes(), &mut out);
-    assert!(out.is_finished());
+    assert!(adapter(json!({}), json!({})).is_over_after(&text_stream(20)));
 }
 
 #[test]

@@ -5,15 +5,7 @@ use dsh_plugin_api::vocab::{Exchange, HeaderValue, HttpRequest, Message, Repair,
 use proptest::prelude::*;
 
 use super::*;
-use crate::testing::{encode, target};
-
-fn user(text: &str) -> Value {
-    json!({"role": "user", "content": [{"type": "text", "text": text}], "source": {"kind": "user"}})
-}
-
-fn said(content: Value) -> Value {
-    json!({"role": "assistant", "content": content, "source": {"kind": "model", "provider": "x", "model": "y"}})
-}
+use crate::testing::{call, said, target, text, user};
 
 /// An answer of this model with its state.
 fn native(content: Value, entries: Value) -> Value {
@@ -26,14 +18,6 @@ fn native(content: Value, entries: Value) -> Value {
 fn result(id: &str, content: Value, is_error: bool) -> Value {
     json!({"role": "user", "source": {"kind": "tool", "callId": id},
         "content": [{"type": "tool-result", "toolCallId": id, "content": content, "isError": is_error}]})
-}
-
-fn call(id: &str, arguments: &str) -> Value {
-    json!({"type": "tool-call", "id": id, "name": "bash", "arguments": arguments})
-}
-
-fn text(text: &str) -> Value {
-    json!({"type": "text", "text": text})
 }
 
 fn image(mime: &str) -> Value {
@@ -50,18 +34,18 @@ fn thought() -> (Value, Value) {
 
 /// The body of a request to a model with these flags.
 fn body(model: Value, compat: Value, request: &Value) -> Value {
-    encode(&adapter(model, compat), request).0
+    adapter(model, compat).encode(request).0
 }
 
 /// Messages as they go out, without marks for the cache.
 fn messages(compat: Value, list: Value) -> Value {
-    encode(&adapter_with("none", json!({}), compat), &json!({"messages": list})).0["messages"].clone()
+    adapter_with("none", json!({}), compat).encode(&json!({"messages": list})).0["messages"].clone()
 }
 
-fn http(adapter: &PiAi, request: &Value) -> HttpRequest {
+fn http(adapter: &Fixture, request: &Value) -> HttpRequest {
     let request: Request = serde_json::from_value(request.clone()).unwrap();
-    let history = request.messages.iter().map(|message| adapter.foreign(message, &target()).unwrap()).collect();
-    let Exchange::Http(http) = adapter.encode(&request, history, &target()).unwrap().exchange else {
+    let history = request.messages.iter().map(|message| adapter.adapter.foreign(message, &target()).unwrap()).collect();
+    let Exchange::Http(http) = adapter.adapter.encode(&request, history, &target()).unwrap().exchange else {
         panic!("no HTTP")
     };
     http
@@ -104,8 +88,8 @@ fn a_model_that_is_not_listed_gets_cautious_defaults() {
     let message: Message =
         serde_json::from_value(json!({"role": "user", "content": [text("see"), image("image/png")]})).unwrap();
     let request = Request { messages: vec![message], reasoning_effort: Some("high".into()), ..Request::default() };
-    let history = vec![adapter.foreign(&request.messages[0], &to).unwrap()];
-    let encoded = adapter.encode(&request, history, &to).unwrap();
+    let history = vec![adapter.adapter.foreign(&request.messages[0], &to).unwrap()];
+    let encoded = adapter.adapter.encode(&request, history, &to).unwrap();
     let Exchange::Http(http) = encoded.exchange else { panic!("no HTTP request") };
     let body: Value = serde_json::from_str(http.body.get()).unwrap();
     assert_eq!((&body["model"], &body["max_tokens"]), (&json!("new"), &json!(4096)));
@@ -190,7 +174,7 @@ fn a_run_of_images_becomes_one_note_for_a_model_that_cannot_see() {
         said(json!([call("a", "{}")])),
         result("a", json!([image("image/png"), {"type": "image", "attachment": {"path": "a"}}]), false),
     ]);
-    let (sent, repairs) = encode(&adapter(json!({"input": ["text"]}), json!({})), &json!({"messages": list}));
+    let (sent, repairs) = adapter(json!({"input": ["text"]}), json!({})).encode(&json!({"messages": list}));
     let note = text("(image omitted: model does not support images)");
     assert_eq!(sent["messages"][0]["content"], json!([text("look"), note, text("now")]));
     let noted = json!([text("(tool image omitted: model does not support images)")]);
@@ -223,7 +207,7 @@ fn ids_and_names_become_legal_also_those_of_the_model_itself() {
     let results = ["call:1/é", &long, "ok", "ok", "n"].map(|id| result(id, json!([text("out")]), false));
     let mut list = vec![user("go"), native(content, entries)];
     list.extend(results);
-    let (sent, repairs) = encode(&adapter(json!({}), json!({})), &json!({"messages": list}));
+    let (sent, repairs) = adapter(json!({}), json!({})).encode(&json!({"messages": list}));
     let calls = sent["messages"][1]["content"].as_array().unwrap().clone();
     let answers = sent["messages"][2]["content"].as_array().unwrap();
     let legal =
@@ -329,7 +313,7 @@ fn a_budget_leaves_room_for_the_answer_and_fits_limit_and_window() {
         if let Some(asked) = asked {
             request["maxTokens"] = json!(asked);
         }
-        let (sent, repairs) = encode(&adapter(model.clone(), json!({})), &request);
+        let (sent, repairs) = adapter(model.clone(), json!({})).encode(&request);
         assert_eq!(sent["max_tokens"], json!(limit), "{model} {asked:?}");
         assert_eq!(sent["thinking"].get("budget_tokens").and_then(Value::as_u64), budget, "{model} {asked:?}");
         // Thinking takes no temperature; when it is paused, that is reported.
@@ -355,7 +339,7 @@ fn thinking_is_paused_while_an_answer_without_it_waits_for_results() {
         (adaptive, json!([user("q"), foreign, out]), "adaptive"),
     ] {
         let request = json!({"messages": list, "reasoningEffort": "low"});
-        let (sent, repairs) = encode(&adapter(json!({}), compat), &request);
+        let (sent, repairs) = adapter(json!({}), compat).encode(&request);
         assert_eq!(sent["thinking"]["type"], thinking, "{list}");
         let paused = Repair { message: 1, kind: "thinking-paused".into() };
         assert_eq!(repairs.contains(&paused), thinking == "disabled");
@@ -388,7 +372,7 @@ fn marks_for_the_prompt_cache_stand_on_system_last_tool_and_last_block_of_the_us
         ("long", json!({"supports_long_cache_retention": false}), short.clone(), true),
         ("short", json!({"supports_cache_control_on_tools": false}), short, false),
     ] {
-        let sent = encode(&adapter_with(retention, json!({}), compat), &request).0;
+        let sent = adapter_with(retention, json!({}), compat).encode(&request).0;
         assert_eq!(sent["system"][0]["cache_control"], mark);
         assert_eq!(sent["messages"][2]["content"][0]["cache_control"], mark);
         assert_eq!(sent["messages"][0]["content"][0].get("cache_control"), None);

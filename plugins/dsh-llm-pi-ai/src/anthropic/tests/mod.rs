@@ -7,38 +7,28 @@ mod round_trip;
 use dsh_plugin_api::StreamEnd;
 use serde_json::{Value, json};
 
-use crate::PiAi;
-use crate::testing::{self, Decoded};
+use crate::testing::{Decoded, Fixture};
 
-/// An adapter with one route `local` and one model `m`; `model` and `compat` are merged in.
-fn adapter(model: Value, compat: Value) -> PiAi {
+/// A route `local` to one model `m`; `model` and `compat` are merged in.
+fn adapter(model: Value, compat: Value) -> Fixture {
     adapter_with("short", model, compat)
 }
 
 /// The same with a cache retention.
-fn adapter_with(retention: &str, model: Value, compat: Value) -> PiAi {
-    let mut entry = json!({"id": "m", "context_window": 200_000, "max_tokens": 8192, "reasoning": true,
-        "input": ["text", "image"], "compat": compat});
-    if let (Some(entry), Some(model)) = (entry.as_object_mut(), model.as_object()) {
-        entry.extend(model.clone());
-    }
-    let config = json!({"providers": {"local": {"api": "anthropic-messages", "base_url": "http://gateway.test",
-        "credential": "KEY", "cache_retention": retention, "models": [entry]}}});
-    dsh_plugin_api::Adapter::new(serde_json::from_value(config).unwrap()).unwrap()
+fn adapter_with(retention: &str, mut model: Value, compat: Value) -> Fixture {
+    model["compat"] = compat;
+    let members = json!({"base_url": "http://gateway.test", "cache_retention": retention});
+    Fixture::with_route("anthropic-messages", "m", model, members)
 }
 
+/// Decodes a response that comes in pieces of `split` bytes.
 fn decode_as(head: (u16, &[(&str, &str)]), body: &[u8], split: usize, end: &StreamEnd) -> Decoded {
-    testing::decode_as(&adapter(json!({}), json!({})), head, body, split, end)
+    adapter(json!({}), json!({})).decode_as(head, body, split, end)
 }
 
 /// Decodes a complete event stream, whole and in small pieces.
 fn decode(body: &str) -> Decoded {
-    let whole = decode_as((200, &[]), body.as_bytes(), usize::MAX, &StreamEnd::Complete);
-    for split in [1, 2, 3, 7] {
-        let pieces = decode_as((200, &[]), body.as_bytes(), split, &StreamEnd::Complete);
-        assert_eq!(pieces.text(), whole.text(), "pieces of {split}");
-    }
-    whole
+    adapter(json!({}), json!({})).decode(body)
 }
 
 /// An event with its name, as the provider writes it.

@@ -1,10 +1,9 @@
 //! What the provider sent is what it gets back: decode, store, restore, encode.
 
-use dsh_plugin_api::vocab::Block;
 use proptest::prelude::*;
 
 use super::*;
-use crate::testing::encode;
+use crate::testing::next_request;
 
 /// One block of an answer: its events, and how it goes back.
 fn block(index: u64) -> impl Strategy<Value = (String, Option<Value>)> {
@@ -38,17 +37,7 @@ fn block(index: u64) -> impl Strategy<Value = (String, Option<Value>)> {
 /// The assistant message of the request after an answer, its calls answered; `None` when the answer is not sent back.
 fn sent_back(body: &str) -> Option<Value> {
     let decoded = decode_as((200, &[]), body.as_bytes(), 11, &StreamEnd::Complete);
-    let message = decoded.message();
-    let mut messages =
-        vec![json!({"role": "user", "content": [{"type": "text", "text": "go"}], "source": {"kind": "user"}})];
-    messages.push(serde_json::to_value(&message).unwrap());
-    for block in &message.content {
-        if let Block::ToolCall { id, .. } = block {
-            messages.push(json!({"role": "user", "source": {"kind": "tool", "callId": id}, "content": [
-                {"type": "tool-result", "toolCallId": id, "content": [{"type": "text", "text": "out"}]}]}));
-        }
-    }
-    let (body, repairs) = encode(&adapter(json!({}), json!({})), &json!({"messages": messages}));
+    let (body, repairs) = adapter(json!({}), json!({})).encode(&next_request(&decoded));
     assert!(repairs.is_empty(), "{repairs:?}");
     body["messages"].get(1).map(|message| message["content"].clone())
 }

@@ -20,15 +20,6 @@ fn call(index: Option<u64>, id: &str, name: &str, arguments: &str) -> String {
     delta(json!({"tool_calls": [call]}))
 }
 
-/// `(id, name, arguments)` of every call.
-fn calls(decoded: &Decoded) -> Vec<(String, String, String)> {
-    let call = |block: &Block| match block {
-        Block::ToolCall { id, name, arguments } => Some((id.clone(), name.clone(), arguments.clone())),
-        _ => None,
-    };
-    decoded.blocks.iter().filter_map(call).collect()
-}
-
 #[test]
 fn blocks_keep_the_order_in_which_they_came() {
     let decoded = decode(
@@ -161,46 +152,43 @@ fn a_call_with_a_huge_id_or_name_fails_the_answer() {
 
 #[test]
 fn a_delta_finds_its_call_by_index_then_id_then_order() {
-    let want = |list: &[(&str, &str, &str)]| {
-        list.iter().map(|(id, name, arguments)| ((*id).into(), (*name).into(), (*arguments).into())).collect::<Vec<_>>()
-    };
     let a = r#"{"a":1}"#;
     let b = r#"{"b":2}"#;
     for (about, events, expected) in [
         (
             "interleaved by index",
             vec![call(Some(0), "x", "f", "{\"a\""), call(Some(1), "y", "g", b), call(Some(0), "", "", ":1}")],
-            want(&[("x", "f", a), ("y", "g", b)]),
+            vec![("x", "f", a), ("y", "g", b)],
         ),
         (
             "by id, without index",
             vec![call(None, "x", "f", "{\"a\""), call(None, "y", "g", b), call(None, "x", "", ":1}")],
-            want(&[("x", "f", a), ("y", "g", b)]),
+            vec![("x", "f", a), ("y", "g", b)],
         ),
-        ("the last one", vec![call(None, "x", "f", "{\"a\""), call(None, "", "", ":1}")], want(&[("x", "f", a)])),
+        ("the last one", vec![call(None, "x", "f", "{\"a\""), call(None, "", "", ":1}")], vec![("x", "f", a)]),
         (
             "one index for all, with ids",
             vec![call(Some(0), "x", "f", a), call(Some(0), "y", "g", b)],
-            want(&[("x", "f", a), ("y", "g", b)]),
+            vec![("x", "f", a), ("y", "g", b)],
         ),
         (
             "id and name repeated in every delta",
             vec![call(Some(0), "x", "f", "{\"a\""), call(Some(0), "x", "f", ":1}"), call(Some(0), "x", "f", "")],
-            want(&[("x", "f", a)]),
+            vec![("x", "f", a)],
         ),
         (
             "another id without a name is the same call",
             vec![call(Some(0), "x", "f", "{\"a\""), call(Some(0), "z", "", ":1}")],
-            want(&[("z", "f", a)]),
+            vec![("z", "f", a)],
         ),
         (
             "the name comes late",
             vec![call(Some(0), "x", "", "{\"a\""), call(Some(0), "", "f", ":1}")],
-            want(&[("x", "f", a)]),
+            vec![("x", "f", a)],
         ),
     ] {
         let decoded = decode(&(events.concat() + &end("tool_calls")));
-        assert_eq!(calls(&decoded), expected, "{about}");
+        assert_eq!(decoded.calls(), expected, "{about}");
         assert_eq!(decoded.outcome(), "tool-calls", "{about}");
     }
 }
@@ -208,7 +196,8 @@ fn a_delta_finds_its_call_by_index_then_id_then_order() {
 #[test]
 fn calls_without_ids_get_legal_ones_that_differ() {
     let body = call(Some(0), "", "f", "{}") + &call(Some(0), "", "g", "{}") + &end("stop");
-    let made: Vec<_> = calls(&decode(&body)).into_iter().map(|(id, ..)| id).collect();
+    let decoded = decode(&body);
+    let made: Vec<_> = decoded.calls().into_iter().map(|(id, ..)| id).collect();
     assert_eq!(made.len(), 2);
     assert_ne!(made[0], made[1]);
     assert!(made.iter().all(|id| dsh_plugin_api::kit::names::is_legal(id)), "{made:?}");
@@ -221,7 +210,7 @@ fn arguments_that_are_no_string_are_kept_as_they_came() {
     {
         let call = json!({"index": 0, "id": "c", "function": {"name": "f", "arguments": arguments}});
         let decoded = decode(&(delta(json!({"tool_calls": [call]})) + &end("tool_calls")));
-        assert_eq!(calls(&decoded), [("c".into(), "f".into(), kept.into())]);
+        assert_eq!(decoded.calls(), [("c", "f", kept)]);
     }
 }
 
@@ -278,7 +267,7 @@ fn arguments_as_an_object_keep_their_spelling() {
     let object = r#"{"n":12345678901234567890123,"a":1,"a":2}"#;
     let event = format!(r#"data: {{"choices":[{{"delta":{{"function_call":{{"name":"f","arguments":{object}}}}}}}]}}"#);
     let decoded = decode(&format!("{event}\n\n{}", end("function_call")));
-    assert_eq!(calls(&decoded)[0].2, object);
+    assert_eq!(decoded.calls()[0].2, object);
 }
 
 #[test]
@@ -360,11 +349,7 @@ fn the_end_is_not_awaited_once_the_usage_has_come() {
         end("stop").replace("data: [DONE]\n\n", "") + &format!("data: {{\"choices\":[],\"usage\":{usage}}}\n\n"),
         end("stop"),
     ] {
-        let head = ResponseHead::Http { status: 200, headers: Vec::new() };
-        let mut decoder = adapter(json!({}), json!({})).decoder(&head, &target()).unwrap();
-        let mut out = Chunks::new();
-        decoder.feed((delta(json!({"content": "Hello."})) + &tail).as_bytes(), &mut out);
-        assert!(out.is_finished(), "{tail}");
+        assert!(adapter(json!({}), json!({})).is_over_after(&(delta(json!({"content": "Hello."})) + &tail)), "{tail}");
     }
 }
 
@@ -433,18 +418,8 @@ fn a_finished_answer_is_not_spoiled_by_how_the_connection_ends() {
 
 #[test]
 fn a_cancelled_answer_is_aborted_with_what_it_has() {
-    let head = ResponseHead::Http { status: 200, headers: Vec::new() };
-    let mut decoder = adapter(json!({}), json!({})).decoder(&head, &target()).unwrap();
-    let mut out = Chunks::new();
-    decoder.feed((delta(json!({"reasoning": "a"})) + &delta(json!({"content": "b"}))).as_bytes(), &mut out);
-    decoder.cancel(&mut out);
-    let mut chunks = Vec::new();
-    BatchReader::new().read(&out.take_batch(), |item| {
-        if let Item::Chunk(chunk) = item {
-            chunks.push(chunk);
-        }
-    });
-    let decoded = folded(chunks);
+    let body = delta(json!({"reasoning": "a"})) + &delta(json!({"content": "b"}));
+    let decoded = adapter(json!({}), json!({})).cancelled(&body);
     assert_eq!((decoded.outcome(), decoded.blocks.len()), ("ABORTED", 2));
     assert_eq!(decoded.response()["stopReason"], "stop");
 }

@@ -5,35 +5,11 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-
-fn user(text: &str) -> Value {
-    json!({"role": "user", "content": [{"type": "text", "text": text}], "source": {"kind": "user"}})
-}
-
-fn said(content: Value) -> Value {
-    json!({"role": "assistant", "content": content, "source": {"kind": "model", "provider": "x", "model": "y"}})
-}
-
-fn result(id: &str, content: Value) -> Value {
-    json!({"role": "user", "source": {"kind": "tool", "callId": id},
-        "content": [{"type": "tool-result", "toolCallId": id, "content": content}]})
-}
-
-fn call(id: &str, arguments: &str) -> Value {
-    json!({"type": "tool-call", "id": id, "name": "bash", "arguments": arguments})
-}
-
-fn text(text: &str) -> Value {
-    json!({"type": "text", "text": text})
-}
-
-fn image() -> Value {
-    json!({"type": "image", "mimeType": "image/png", "data": "AA=="})
-}
+use crate::testing::{call, image, result, said, text, user};
 
 /// The body of a request to a model with these flags.
 fn body(model: Value, compat: Value, request: &Value) -> Value {
-    encode(&adapter(model, compat), request).0
+    adapter(model, compat).encode(request).0
 }
 
 fn messages(compat: Value, list: Value) -> Value {
@@ -43,7 +19,7 @@ fn messages(compat: Value, list: Value) -> Value {
 #[test]
 fn the_request_goes_to_the_route_with_its_credential_named() {
     let request = Request::default();
-    let encoded = adapter(json!({}), json!({})).encode(&request, Vec::new(), &target()).unwrap();
+    let encoded = adapter(json!({}), json!({})).adapter.encode(&request, Vec::new(), &target()).unwrap();
     let Exchange::Http(http) = encoded.exchange else { panic!("no HTTP request") };
     assert_eq!((http.method.as_str(), http.url.as_str()), ("POST", "http://gateway.test/v1/chat/completions"));
     let credential = HeaderValue::Credential { reference: "KEY".into(), prefix: "Bearer ".into() };
@@ -56,8 +32,8 @@ fn a_model_that_is_not_listed_gets_cautious_defaults() {
     let to = Target { provider: "local".into(), model: "new".into() };
     let message: Message = serde_json::from_value(json!({"role": "user", "content": [text("see"), image()]})).unwrap();
     let request = Request { messages: vec![message], reasoning_effort: Some("high".into()), ..Request::default() };
-    let history = vec![adapter.foreign(&request.messages[0], &to).unwrap()];
-    let encoded = adapter.encode(&request, history, &to).unwrap();
+    let history = vec![adapter.adapter.foreign(&request.messages[0], &to).unwrap()];
+    let encoded = adapter.adapter.encode(&request, history, &to).unwrap();
     let Exchange::Http(http) = encoded.exchange else { panic!("no HTTP request") };
     let body: Value = serde_json::from_str(http.body.get()).unwrap();
     assert_eq!(body["model"], "new");
@@ -104,7 +80,7 @@ fn results_always_say_something_and_their_images_follow_the_run() {
 fn a_run_of_images_becomes_one_note_for_a_model_that_cannot_see() {
     let picture = json!({"role": "user", "content": [text("look"), image(), image(), text("now")]});
     let list = json!([picture, said(json!([call("a", "{}")])), result("a", json!([image()]))]);
-    let (sent, repairs) = encode(&adapter(json!({"input": ["text"]}), json!({})), &json!({"messages": list}));
+    let (sent, repairs) = adapter(json!({"input": ["text"]}), json!({})).encode(&json!({"messages": list}));
     let note = text("(image omitted: model does not support images)");
     assert_eq!(sent["messages"][0]["content"], json!([text("look"), note, text("now")]));
     assert_eq!(sent["messages"][2]["content"], "(tool image omitted: model does not support images)");
@@ -114,7 +90,7 @@ fn a_run_of_images_becomes_one_note_for_a_model_that_cannot_see() {
 #[test]
 fn an_attachment_that_nobody_resolved_is_a_note() {
     let picture = json!({"role": "user", "content": [{"type": "image", "attachment": {"path": "a.png"}}]});
-    let (sent, repairs) = encode(&adapter(json!({}), json!({})), &json!({"messages": [picture]}));
+    let (sent, repairs) = adapter(json!({}), json!({})).encode(&json!({"messages": [picture]}));
     assert_eq!(sent["messages"][0]["content"], "(image omitted: its data is not available)");
     assert_eq!(repairs.len(), 1);
 }
@@ -287,7 +263,7 @@ fn the_estimate_of_tools_does_not_depend_on_their_white_space() {
         let text = format!(r#"{{"messages":[],"tools":[{{"name":"a","description":"d","parameters":{schema}}}]}}"#);
         let request: Request = serde_json::from_str(&text).unwrap();
         let adapter = adapter(json!({"context_window": 4196, "max_tokens": 100}), json!({}));
-        let encoded = adapter.encode(&request, Vec::new(), &target()).unwrap();
+        let encoded = adapter.adapter.encode(&request, Vec::new(), &target()).unwrap();
         let Exchange::Http(http) = encoded.exchange else { panic!("no HTTP request") };
         serde_json::from_str::<Value>(http.body.get()).unwrap()["max_completion_tokens"].clone()
     };
@@ -301,7 +277,7 @@ fn a_level_that_the_model_does_not_have_is_refused_with_those_it_has() {
     let adapter = adapter(json!({"thinking_level_map": {"low": false, "max": "MAX"}}), json!({}));
     for level in ["low", "xhigh", "ultra"] {
         let request = Request { reasoning_effort: Some(level.into()), ..Request::default() };
-        let failure = adapter.encode(&request, Vec::new(), &target()).unwrap_err();
+        let failure = adapter.adapter.encode(&request, Vec::new(), &target()).unwrap_err();
         assert_eq!(failure.code.name(), "UNSUPPORTED");
         assert!(failure.message.ends_with("it takes off, minimal, medium, high, max"), "{}", failure.message);
     }

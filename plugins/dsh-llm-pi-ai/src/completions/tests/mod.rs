@@ -4,39 +4,26 @@ mod decoding;
 mod encoding;
 mod round_trip;
 
-use dsh_plugin_api::abi::{BatchReader, Item};
-use dsh_plugin_api::vocab::{Block, Chunk, Exchange, Message, Repair, Request, Target};
-use dsh_plugin_api::{Adapter, Chunks, Decoder as _, ResponseHead, StreamEnd};
+use dsh_plugin_api::vocab::{Chunk, Exchange, Message, Repair, Request, Target};
+use dsh_plugin_api::{Adapter, StreamEnd};
 use serde_json::{Value, json};
 
-use crate::PiAi;
-use crate::testing::{self, Decoded, encode, folded, target};
+use crate::testing::{Decoded, Fixture, target};
 
-/// An adapter with one route `local` and one model `m`; `model` and `compat` are merged in.
-fn adapter(model: Value, compat: Value) -> PiAi {
-    let mut entry = json!({"id": "m", "context_window": 200_000, "max_tokens": 8192, "reasoning": true,
-        "input": ["text", "image"], "compat": compat});
-    if let (Some(entry), Some(model)) = (entry.as_object_mut(), model.as_object()) {
-        entry.extend(model.clone());
-    }
-    let config = json!({"providers": {"local": {"api": "openai-completions", "base_url": "http://gateway.test/v1",
-        "credential": "KEY", "models": [entry]}}});
-    PiAi::new(serde_json::from_value(config).unwrap()).unwrap()
+/// A route `local` to one model `m`; `model` and `compat` are merged in.
+fn adapter(mut model: Value, compat: Value) -> Fixture {
+    model["compat"] = compat;
+    Fixture::new("openai-completions", "m", model)
 }
 
 /// Decodes a response that comes in pieces of `split` bytes.
 fn decode_as(head: (u16, &[(&str, &str)]), body: &[u8], split: usize, end: &StreamEnd) -> Decoded {
-    testing::decode_as(&adapter(json!({}), json!({})), head, body, split, end)
+    adapter(json!({}), json!({})).decode_as(head, body, split, end)
 }
 
 /// Decodes a complete event stream, whole and in small pieces.
 fn decode(body: &str) -> Decoded {
-    let whole = decode_as((200, &[]), body.as_bytes(), usize::MAX, &StreamEnd::Complete);
-    for split in [1, 2, 3, 7] {
-        let pieces = decode_as((200, &[]), body.as_bytes(), split, &StreamEnd::Complete);
-        assert_eq!(pieces.text(), whole.text(), "pieces of {split}");
-    }
-    whole
+    adapter(json!({}), json!({})).decode(body)
 }
 
 /// An event with one delta.

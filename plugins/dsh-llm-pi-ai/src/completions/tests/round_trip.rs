@@ -5,19 +5,8 @@ use serde_json::json;
 use super::*;
 
 /// The assistant message of the request after an answer, its calls answered.
-fn sent_back(adapter: &PiAi, body: &str) -> Value {
-    let message = decode(body).message();
-    let mut messages =
-        vec![json!({"role": "user", "content": [{"type": "text", "text": "go"}], "source": {"kind": "user"}})];
-    messages.push(serde_json::to_value(&message).unwrap());
-    for block in &message.content {
-        if let Block::ToolCall { id, .. } = block {
-            messages.push(json!({"role": "user", "source": {"kind": "tool", "callId": id}, "content": [
-                {"type": "tool-result", "toolCallId": id, "content": [{"type": "text", "text": "out"}]}]}));
-        }
-    }
-    let (body, _) = encode(adapter, &json!({"messages": messages}));
-    body["messages"][1].clone()
+fn sent_back(fixture: &Fixture, body: &str) -> Value {
+    fixture.sent_back(&decode(body))["messages"][1].clone()
 }
 
 #[test]

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fixture::{call, image, result, said, text, user};
+use crate::testing::{call, image, result, said, text, user};
 
 const UNSIGNED: &str = "skip_thought_signature_validator";
 

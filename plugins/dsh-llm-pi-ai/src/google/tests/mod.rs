@@ -6,7 +6,7 @@ mod round_trip;
 
 use serde_json::{Value, json};
 
-use crate::fixture::Fixture;
+use crate::testing::Fixture;
 
 /// A route to this model; the members of `more` are those of its manifest entry.
 fn route(model: &str, more: Value) -> Fixture {

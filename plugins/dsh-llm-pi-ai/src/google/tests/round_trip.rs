@@ -90,7 +90,7 @@ fn arguments_go_back_as_they_were_written() {
     let arguments = r#"{"n":12345678901234567890123,"b":1.50,"a":2,"a":3}"#;
     let event = parts(&json!([{"functionCall": {"name": "f", "args": "@"}}])).replace("\"@\"", arguments);
     let message = gemini().decode(&(event + &end("STOP"))).message();
-    let request = json!({"messages": [crate::fixture::user("go"), message]});
+    let request = json!({"messages": [crate::testing::user("go"), message]});
     let (http, _) = gemini().request(&request).unwrap();
     assert!(http.body.get().contains(arguments), "{}", http.body);
 }

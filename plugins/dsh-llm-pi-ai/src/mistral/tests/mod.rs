@@ -6,7 +6,7 @@ use dsh_plugin_api::{Adapter, StreamEnd};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::fixture::{Fixture, call, image, result, said, text, user};
+use crate::testing::{Fixture, call, image, result, said, text, user};
 
 fn route(model: &str, more: Value) -> Fixture {
     Fixture::new("mistral-conversations", model, more)

@@ -5,14 +5,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-
-fn user(text: &str) -> Value {
-    json!({"role": "user", "content": [{"type": "text", "text": text}], "source": {"kind": "user"}})
-}
-
-fn said(content: Value) -> Value {
-    json!({"role": "assistant", "content": content, "source": {"kind": "model", "provider": "x", "model": "y"}})
-}
+use crate::testing::{call, image, result, said, text, user};
 
 /// An answer of the target itself: each block with the members of its entry.
 fn own(blocks: &[(Value, Value)]) -> Value {
@@ -43,26 +36,9 @@ fn own_call(id: &str) -> (Value, Value) {
     (call(id, "{}"), json!({}))
 }
 
-fn result(id: &str, content: Value) -> Value {
-    json!({"role": "user", "source": {"kind": "tool", "callId": id},
-        "content": [{"type": "tool-result", "toolCallId": id, "content": content}]})
-}
-
-fn call(id: &str, arguments: &str) -> Value {
-    json!({"type": "tool-call", "id": id, "name": "bash", "arguments": arguments})
-}
-
-fn text(text: &str) -> Value {
-    json!({"type": "text", "text": text})
-}
-
-fn image() -> Value {
-    json!({"type": "image", "mimeType": "image/png", "data": "AA=="})
-}
-
 /// The body of a request to a model with these flags.
 fn body(model: Value, compat: Value, request: &Value) -> Value {
-    encode(&adapter(model, compat), request).0
+    adapter(model, compat).encode(request).0
 }
 
 fn input(list: Value) -> Value {
@@ -77,7 +53,7 @@ fn ids(input: &Value) -> Vec<Value> {
 #[test]
 fn the_request_goes_to_the_route_with_its_credential_named() {
     let request = Request::default();
-    let encoded = adapter(json!({}), json!({})).encode(&request, Vec::new(), &target()).unwrap();
+    let encoded = adapter(json!({}), json!({})).adapter.encode(&request, Vec::new(), &target()).unwrap();
     let Exchange::Http(http) = encoded.exchange else { panic!("no HTTP request") };
     assert_eq!((http.method.as_str(), http.url.as_str()), ("POST", "http://gateway.test/v1/responses"));
     let credential = HeaderValue::Credential { reference: "KEY".into(), prefix: "Bearer ".into() };
@@ -145,7 +121,7 @@ fn thinking_is_switched_by_effort() {
         assert_eq!(sent, expected, "{model} {effort:?}");
     }
     let request = Request { reasoning_effort: Some("max".into()), ..Request::default() };
-    let failure = adapter(json!({}), json!({})).encode(&request, Vec::new(), &target()).unwrap_err();
+    let failure = adapter(json!({}), json!({})).adapter.encode(&request, Vec::new(), &target()).unwrap_err();
     assert_eq!(failure.code.name(), "UNSUPPORTED");
 }
 
@@ -239,7 +215,7 @@ fn outputs_always_say_something_and_hold_their_images() {
 fn a_run_of_images_becomes_one_note_for_a_model_that_cannot_see() {
     let picture = json!({"role": "user", "content": [text("look"), image(), image(), text("now")]});
     let list = json!([picture, said(json!([call("a", "{}")])), result("a", json!([image()]))]);
-    let (sent, repairs) = encode(&adapter(json!({"input": ["text"]}), json!({})), &json!({"messages": list}));
+    let (sent, repairs) = adapter(json!({"input": ["text"]}), json!({})).encode(&json!({"messages": list}));
     let texts: Vec<_> =
         sent["input"][0]["content"].as_array().unwrap().iter().map(|part| part["text"].clone()).collect();
     assert_eq!(texts, ["look", "(image omitted: model does not support images)", "now"]);
@@ -341,7 +317,7 @@ fn reasoning_goes_back_only_with_what_followed_it() {
         ),
         (vec![enc("rs_1"), own_text(" ", &mark("msg_0"))], vec![], true),
     ] {
-        let (sent, repairs) = encode(&adapter(json!({}), json!({})), &json!({"messages": [own(&blocks)]}));
+        let (sent, repairs) = adapter(json!({}), json!({})).encode(&json!({"messages": [own(&blocks)]}));
         let mut ids = ids(&sent["input"]);
         for id in &mut ids {
             if id.as_str().is_some_and(|id| id.starts_with("msg_dsh_")) {

@@ -4,110 +4,28 @@ mod decoding;
 mod encoding;
 mod round_trip;
 
-use dsh_plugin_api::abi::{BatchReader, Item};
 use dsh_plugin_api::json::raw;
-use dsh_plugin_api::vocab::{
-    Block, Chunk, Exchange, FinishReason, Message, Repair, ReplayEnvelope, Request, Role, Source, Target, Usage,
-};
-use dsh_plugin_api::{Adapter, Chunks, Decoder as _, ResponseHead, StreamEnd};
+use dsh_plugin_api::vocab::{Chunk, Exchange, FinishReason, ReplayEnvelope, Request, Source, Target};
+use dsh_plugin_api::{Adapter, StreamEnd};
 use serde_json::{Value, json};
 
 use crate::PiAi;
-use crate::testing::{Ends, Folded, fold};
+use crate::testing::{Decoded, Fixture, target};
 
-/// An adapter with one route `local` and one model `m`; `model` and `compat` are merged in.
-fn adapter(model: Value, compat: Value) -> PiAi {
-    let mut entry = json!({"id": "m", "context_window": 200_000, "max_tokens": 8192, "reasoning": true,
-        "input": ["text", "image"], "compat": compat});
-    if let (Some(entry), Some(model)) = (entry.as_object_mut(), model.as_object()) {
-        entry.extend(model.clone());
-    }
-    let config = json!({"providers": {"local": {"api": "openai-responses", "base_url": "http://gateway.test/v1",
-        "credential": "KEY", "models": [entry]}}});
-    PiAi::new(serde_json::from_value(config).unwrap()).unwrap()
-}
-
-fn target() -> Target {
-    Target { provider: "local".into(), model: "m".into() }
-}
-
-/// Everything a response gave.
-#[derive(Debug)]
-struct Decoded {
-    chunks: Vec<Chunk>,
-    blocks: Vec<Block>,
-    finish: FinishReason,
-    envelope: Option<ReplayEnvelope>,
-    usage: Option<Usage>,
-}
-
-impl Decoded {
-    /// Code of the failure, or the kind of the finish.
-    fn outcome(&self) -> &str {
-        self.finish.failure().map_or(self.finish.kind(), |failure| failure.code.name())
-    }
-
-    /// The chunks as text, for comparison.
-    fn text(&self) -> String {
-        raw(&self.chunks).get().to_owned()
-    }
-
-    fn content(&self) -> Value {
-        serde_json::to_value(&self.blocks).unwrap()
-    }
-
-    fn entries(&self) -> Value {
-        serde_json::to_value(&self.envelope.as_ref().unwrap().blocks).unwrap()
-    }
-
-    fn response(&self) -> Value {
-        serde_json::from_str(self.envelope.as_ref().unwrap().response.get()).unwrap()
-    }
-
-    /// The message as a host would store it after a complete answer.
-    fn message(&self) -> Message {
-        let source = Source::model("local", "m", self.envelope.as_ref().map(raw));
-        Message::new("a", Role::Assistant, self.blocks.clone(), source)
-    }
+/// A route `local` to one model `m`; `model` and `compat` are merged in.
+fn adapter(mut model: Value, compat: Value) -> Fixture {
+    model["compat"] = compat;
+    Fixture::new("openai-responses", "m", model)
 }
 
 /// Decodes a response that comes in pieces of `split` bytes.
 fn decode_as(head: (u16, &[(&str, &str)]), body: &[u8], split: usize, end: &StreamEnd) -> Decoded {
-    let headers = head.1.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    let head = ResponseHead::Http { status: head.0, headers };
-    let mut decoder = adapter(json!({}), json!({})).decoder(&head, &target()).unwrap();
-    let mut out = Chunks::new();
-    let mut reader = BatchReader::new();
-    let mut chunks = Vec::new();
-    let mut take = |out: &mut Chunks| {
-        reader.read(&out.take_batch(), |item| match item {
-            Item::Chunk(chunk) => chunks.push(chunk),
-            Item::Wait(_) => {}
-            Item::Malformed(text) => panic!("{text}"),
-        });
-    };
-    for piece in body.chunks(split.max(1)) {
-        decoder.feed(piece, &mut out);
-        take(&mut out);
-    }
-    decoder.finish(end, &mut out);
-    take(&mut out);
-    folded(chunks)
-}
-
-fn folded(chunks: Vec<Chunk>) -> Decoded {
-    let Folded { blocks, finish, envelope, usage } = fold(&chunks, Ends::Win);
-    Decoded { blocks, finish, envelope, usage, chunks }
+    adapter(json!({}), json!({})).decode_as(head, body, split, end)
 }
 
 /// Decodes a complete event stream, whole and in small pieces.
 fn decode(body: &str) -> Decoded {
-    let whole = decode_as((200, &[]), body.as_bytes(), usize::MAX, &StreamEnd::Complete);
-    for split in [1, 2, 3, 7] {
-        let pieces = decode_as((200, &[]), body.as_bytes(), split, &StreamEnd::Complete);
-        assert_eq!(pieces.text(), whole.text(), "pieces of {split}");
-    }
-    whole
+    adapter(json!({}), json!({})).decode(body)
 }
 
 /// One event.
@@ -177,18 +95,4 @@ fn long_stream(deltas: usize) -> String {
     out += &part("done", &whole);
     let usage = json!({"input_tokens": 12, "output_tokens": deltas});
     out + &done(0, &message("msg_1", &whole)) + &end("completed", json!({"usage": usage}))
-}
-
-/// A request as a host would convert it: messages with a state are native.
-fn encode(adapter: &PiAi, request: &Value) -> (Value, Vec<Repair>) {
-    let request: Request = dsh_plugin_api::json::from_str(&request.to_string()).unwrap();
-    let history = request.messages.iter().map(|message| match &message.source {
-        Source::Model { replay_state: Some(state), .. } => {
-            adapter.restore(message, &ReplayEnvelope::parse(state).unwrap(), &target()).unwrap()
-        }
-        _ => adapter.foreign(message, &target()).unwrap(),
-    });
-    let encoded = adapter.encode(&request, history.collect(), &target()).unwrap();
-    let Exchange::Http(http) = encoded.exchange else { panic!("no HTTP request") };
-    (serde_json::from_str(http.body.get()).unwrap(), encoded.repairs)
 }

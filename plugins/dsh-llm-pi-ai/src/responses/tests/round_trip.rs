@@ -4,20 +4,11 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
+use crate::testing::next_request;
 
 /// The items of the request after an answer, its calls answered.
-fn sent_back(adapter: &PiAi, body: &str) -> Vec<Value> {
-    let message = decode(body).message();
-    let mut messages =
-        vec![json!({"role": "user", "content": [{"type": "text", "text": "go"}], "source": {"kind": "user"}})];
-    messages.push(serde_json::to_value(&message).unwrap());
-    for block in &message.content {
-        if let Block::ToolCall { id, .. } = block {
-            messages.push(json!({"role": "user", "source": {"kind": "tool", "callId": id}, "content": [
-                {"type": "tool-result", "toolCallId": id, "content": [{"type": "text", "text": "out"}]}]}));
-        }
-    }
-    let (body, repairs) = encode(adapter, &json!({"messages": messages}));
+fn sent_back(fixture: &Fixture, body: &str) -> Vec<Value> {
+    let (body, repairs) = fixture.encode(&next_request(&decode(body)));
     assert!(repairs.is_empty(), "{repairs:?}");
     let items = body["input"].as_array().unwrap().iter().skip(1);
     items.filter(|item| item["type"] != "function_call_output").cloned().collect()
@@ -92,7 +83,7 @@ fn opaque_values_go_back_byte_for_byte() {
     let item = r#"{"type":"reasoning","id":"rs_1","encrypted_content":"gA\/\u0041==","summary":[]}"#;
     let body = done(0, &json!("@")).replace("\"@\"", item) + &done(1, &function_call("1", arguments)) + &completed();
     let message = decode(&body).message();
-    let adapter = adapter(json!({}), json!({}));
+    let adapter = adapter(json!({}), json!({})).adapter;
     let Source::Model { replay_state: Some(state), .. } = &message.source else { panic!("no state") };
     let native = adapter.restore(&message, &ReplayEnvelope::parse(state).unwrap(), &target()).unwrap();
     let encoded = adapter.encode(&Request::default(), vec![native], &target()).unwrap();
@@ -109,7 +100,7 @@ fn every_entry_that_this_wire_does_not_write_is_refused() {
     let message = decode(&(body + &completed())).message();
     let Source::Model { replay_state: Some(state), .. } = &message.source else { panic!("no state") };
     let state: Value = serde_json::from_str(state.get()).unwrap();
-    let adapter = adapter(json!({}), json!({}));
+    let adapter = adapter(json!({}), json!({})).adapter;
     for (pointer, value, reason) in [
         ("/response/api", json!(7), "response.api is not a string"),
         ("/blocks/0/thinkingSignature", json!("{"), "blocks[0].thinkingSignature is no reasoning item"),
