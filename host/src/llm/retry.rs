@@ -258,6 +258,7 @@ mod tests {
             (vec![("retry-after", LATER)], Some(40_000)),
             (vec![("retry-after", LATER), ("date", "Sun, 06 Nov 1994 08:49:37 GMT")], Some(3_000)),
             (vec![("retry-after", "Sunday, 06-Nov-94 08:49:40 GMT")], Some(40_000)),
+            (vec![("retry-after", "Sun Nov  6 08:49:40 1994")], Some(40_000)),
             (vec![("retry-after", "Sun, 06 Nov 1994 08:00:00 GMT")], Some(0)),
             (vec![("retry-after", "1e300")], Some(u64::MAX)),
             (vec![("retry-after", "-1")], None),

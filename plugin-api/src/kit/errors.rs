@@ -5,7 +5,7 @@
 
 use serde_json::value::RawValue;
 
-use super::head::{HeadFacts, class_of, cut, excerpt, seconds_text_to_ms};
+use super::head::{HeadFacts, class_of, cut, excerpt, seconds_text_to_ms, wait_in_words_ms};
 use super::lenient::{elements, filled, is_object, is_string, members, members_of, string};
 use crate::StreamEnd;
 use crate::vocab::{Failure, FailureCode};
@@ -110,17 +110,23 @@ impl ErrorFacts {
         Self::read_to(error, DEEPEST_ERROR)
     }
 
+    /// Nothing but a message, which counts only when it is not blank.
+    fn said(message: String) -> Self {
+        Self { retry_after_ms: wait_in_words_ms(&message), message: Some(message), ..Self::default() }
+    }
+
     /// Looks through errors inside an error, down to `depth` levels.
     fn read_to(error: &RawValue, depth: usize) -> Self {
         if is_string(error) {
-            return Self { message: filled(Some(error)), ..Self::default() };
+            return Self::said(filled(Some(error)).unwrap_or_default());
         }
-        let Some([message, code, kind, status, status_code, metadata, details, request_id, inner]) = members_of(
+        let Some([message, msg, code, kind, status, status_code, metadata, details, request_id, inner]) = members_of(
             error,
-            ["message", "code", "type", "status", "status_code", "metadata", "details", "request_id", "error"],
+            ["message", "msg", "code", "type", "status", "status_code", "metadata", "details", "request_id", "error"],
         ) else {
             return Self { message: Some(cut(error.get(), MESSAGE_LIMIT)), ..Self::default() };
         };
+        let message = message.or(msg);
         if message.is_none()
             && let Some(inner) = inner
             && let Some(depth) = depth.checked_sub(1)
@@ -132,12 +138,13 @@ impl ErrorFacts {
             let text = string(value).unwrap_or_else(|| value.get().to_owned());
             text.parse::<u16>().ok().filter(|number| (400..600).contains(number))
         });
+        let message = message_of(message, metadata).unwrap_or_else(|| cut(error.get(), MESSAGE_LIMIT));
         Self {
-            message: Some(message_of(message, metadata).unwrap_or_else(|| cut(error.get(), MESSAGE_LIMIT))),
             names: names.collect::<Vec<_>>().join(" ").to_lowercase(),
             status: number,
             request_id: filled(request_id),
-            retry_after_ms: retry_delay(details),
+            retry_after_ms: retry_delay(details).or_else(|| wait_in_words_ms(&message)),
+            message: Some(message),
             of_the_day: details.is_some_and(|details| details.get().contains("PerDay")),
         }
     }
@@ -243,11 +250,17 @@ pub fn refused(head: &HeadFacts, body: &[u8]) -> Failure {
 
 /// Finds the error in the forms that refusals come in: `{error}`, `[{error}]`, `{message}`, `{detail}`, `{errors: […]}`.
 fn body_facts(text: &str) -> ErrorFacts {
-    let Ok(value) = serde_json::from_str::<&RawValue>(text) else { return ErrorFacts::default() };
-    let first = elements(Some(value)).into_iter().next().unwrap_or(value);
+    let Ok(value) = serde_json::from_str::<&RawValue>(text) else {
+        return ErrorFacts { retry_after_ms: wait_in_words_ms(text), ..ErrorFacts::default() };
+    };
+    object_facts(elements(Some(value)).into_iter().next().unwrap_or(value))
+}
+
+/// The same for one object.
+fn object_facts(first: &RawValue) -> ErrorFacts {
     let names = ["error", "message", "detail", "errors", "request_id"];
     let Some([error, message, detail, errors, request_id]) = members_of(first, names) else {
-        return ErrorFacts { message: filled(Some(first)), ..ErrorFacts::default() };
+        return ErrorFacts::said(filled(Some(first)).unwrap_or_default());
     };
     let mut facts = match (error, message, detail) {
         // Some servers write the name of the class into `error` and the text beside it.
@@ -256,10 +269,9 @@ fn body_facts(text: &str) -> ErrorFacts {
         }
         (Some(error), _, _) => ErrorFacts::read(error),
         (None, Some(_), _) => ErrorFacts::read(first),
-        (None, None, Some(detail)) => ErrorFacts {
-            message: Some(cut(&string(detail).unwrap_or_else(|| detail.get().to_owned()), MESSAGE_LIMIT)),
-            ..ErrorFacts::default()
-        },
+        (None, None, Some(detail)) => {
+            ErrorFacts::said(cut(&string(detail).unwrap_or_else(|| detail.get().to_owned()), MESSAGE_LIMIT))
+        }
         (None, None, None) => elements(errors).first().map(|first| ErrorFacts::read(first)).unwrap_or_default(),
     };
     facts.request_id = facts.request_id.or_else(|| filled(request_id));
@@ -268,7 +280,10 @@ fn body_facts(text: &str) -> ErrorFacts {
 
 /// The failure of an error object inside a stream or answer with status 200.
 pub fn in_stream(head: &HeadFacts, error: &RawValue) -> Failure {
-    let facts = ErrorFacts::read(error);
+    let facts = match members_of(error, ["error", "message", "detail", "errors"]) {
+        Some([None, None, Some(_), _] | [None, None, None, Some(_)]) => object_facts(error),
+        _ => ErrorFacts::read(error),
+    };
     let message = facts.told();
     Failure {
         message: message.unwrap_or_else(|| "the provider reported an error without saying which".to_owned()),
@@ -280,16 +295,21 @@ pub fn in_stream(head: &HeadFacts, error: &RawValue) -> Failure {
 }
 
 /// The error of an object that came as a stream event or as the whole answer, where it is one: its `error` member, or
-/// the object itself when its `object` or `type` is `error` or it came as an `error` event.
+/// the object itself when its `object` or `type` is `error`, when it came as an `error` event, or when it has the form
+/// of a refusal: `{detail}`, `{errors: […]}`, or a code with a message and no type.
 pub fn error_of<'a>(value: &'a RawValue, error: Option<&'a RawValue>, event: &str) -> Option<&'a RawValue> {
     let present = |value: &&RawValue| !matches!(value.get(), "false" | "\"\"" | "{}" | "0");
     if let Some(error) = error.filter(present) {
         return Some(error);
     }
-    let [object, kind, message] = members_of(value, ["object", "type", "message"])?;
+    let names = ["object", "type", "message", "msg", "code", "detail", "errors"];
+    let [object, kind, message, msg, code, detail, errors] = members_of(value, names)?;
     let says_error = [object, kind].into_iter().any(|name| filled(name).as_deref() == Some("error"));
-    let is_error = event == "error" || says_error;
-    (is_error && message.is_some_and(|message| is_string(message) || is_object(message))).then_some(value)
+    let words = message.or(msg).is_some_and(|message| is_string(message) || is_object(message));
+    let is_refusal = filled(detail).is_some() || [detail, errors].into_iter().any(|list| !elements(list).is_empty());
+    let is_typed = object.or(kind).is_some();
+    let is_error = event == "error" || says_error || (code.is_some() && !is_typed);
+    ((is_error && words) || (is_refusal && !is_typed)).then_some(value)
 }
 
 /// The failure of a response whose bytes ended before its wire's terminal event: `TRANSPORT`, or `TIMEOUT` where the
@@ -466,6 +486,33 @@ mod tests {
         let known = HeadFacts { request_id: Some("h".into()), retry_after_ms: Some(5), ..head(429) };
         let failure = refused(&known, body.as_bytes());
         assert_eq!((failure.provider_retry_after_ms, failure.request_id.as_deref()), (Some(5), Some("h")));
+        for body in [
+            r#"{"error":{"message":"Rate limit reached. Please try again in 3.2s."}}"#,
+            r#"{"error":"Please try again in 3.2s"}"#,
+            r#"{"detail":"retry after 3.2 seconds"}"#,
+            "Too many requests, please try again in 3200ms",
+        ] {
+            assert_eq!(refused(&head(429), body.as_bytes()).provider_retry_after_ms, Some(3200), "{body}");
+        }
+    }
+
+    #[test]
+    fn an_object_that_is_no_answer_is_an_error_when_it_has_the_form_of_one() {
+        for (object, event, is_error) in [
+            (r#"{"detail":"internal"}"#, "", true),
+            (r#"{"detail":[{"msg":"bad"}]}"#, "", true),
+            (r#"{"errors":[{"message":"x"}]}"#, "", true),
+            (r#"{"code":1302,"msg":"x"}"#, "", true),
+            (r#"{"object":"error","message":"x"}"#, "", true),
+            (r#"{"message":"x"}"#, "error", true),
+            (r#"{"message":"x"}"#, "", false),
+            (r#"{"errors":[]}"#, "", false),
+            (r#"{"detail":null,"usage":{}}"#, "", false),
+            (r#"{"type":"ping","code":1,"message":"x"}"#, "", false),
+        ] {
+            let value: &RawValue = serde_json::from_str(object).unwrap();
+            assert_eq!(error_of(value, None, event).is_some(), is_error, "{object}");
+        }
     }
 
     #[test]
@@ -478,6 +525,9 @@ mod tests {
             (r#"{"message":"x","type":"overloaded_error"}"#, "SERVER", None),
             (r#"{"message":"This exceeds the context window"}"#, "CONTEXT_WINDOW_EXCEEDED", None),
             (r#"{"message":"Connection error.","type":null,"param":null,"code":"500"}"#, "SERVER", Some(500)),
+            (r#"{"code":1302,"msg":"too many requests"}"#, "SERVER", None),
+            (r#"{"detail":"internal"}"#, "SERVER", None),
+            (r#"{"errors":[{"message":"slow","code":429}]}"#, "RATE_LIMIT", Some(429)),
             (r#""it broke""#, "SERVER", None),
             ("17", "SERVER", None),
         ] {

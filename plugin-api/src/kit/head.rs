@@ -1,7 +1,7 @@
 //! What every wire reads of a response that is no answer: the wait that the provider asks for, its id of the request,
 //! and the class of its status.
 
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use crate::ResponseHead;
 use crate::vocab::{Failure, FailureCode};
@@ -62,7 +62,7 @@ impl HeadFacts {
 }
 
 /// The wait in milliseconds: `retry-after-ms` (also under Azure's name), else `retry-after` in seconds or as a date,
-/// else the same of the provider behind a LiteLLM proxy, which passes its headers on with a prefix.
+/// else the same of the provider behind a LiteLLM proxy, which passes its headers on with a prefix, else [`reset_ms`].
 ///
 /// A date counts from the response's own `date`, since an adapter reads no clock; without one it says nothing.
 fn retry_after_ms(head: &ResponseHead) -> Option<u64> {
@@ -80,18 +80,67 @@ fn retry_after_ms(head: &ResponseHead) -> Option<u64> {
         let now = httpdate::parse_http_date(header("date")?).ok()?;
         u64::try_from(until.duration_since(now).unwrap_or(Duration::ZERO).as_millis()).ok()
     };
-    wait("").or_else(|| wait("llm_provider-"))
+    wait("").or_else(|| wait("llm_provider-")).or_else(|| reset_ms(head))
 }
 
-/// `7`, `1.5`, `36s` or `250ms` as milliseconds.
+/// When a limit that is used up counts anew, in milliseconds: `x-ratelimit-reset…` beside an `x-ratelimit-remaining…` of
+/// 0. Without that the reset says nothing of a wait: it stands on every response.
+///
+/// The value is a duration (`6m0s`), a number of seconds, or a time in seconds or milliseconds since 1970, which counts
+/// from the response's own `date`.
+fn reset_ms(head: &ResponseHead) -> Option<u64> {
+    let header = |name: &str, of: &str| head.header(&format!("x-ratelimit-{name}{of}")).map(str::trim);
+    let used_up = ["", "-requests", "-tokens"].into_iter().filter(|of| header("remaining", of) == Some("0"));
+    let now_ms = || {
+        let date = httpdate::parse_http_date(head.header("date")?).ok()?;
+        Some(date.duration_since(UNIX_EPOCH).ok()?.as_secs_f64() * 1000.0)
+    };
+    let wait = |of| {
+        let value = header("reset", of)?;
+        match value.parse::<f64>() {
+            Ok(at) if at >= 1e12 => rounded((at - now_ms()?).max(0.0)),
+            Ok(at) if at >= 1e9 => rounded((at * 1000.0 - now_ms()?).max(0.0)),
+            _ => seconds_text_to_ms(value),
+        }
+    };
+    used_up.filter_map(wait).max()
+}
+
+/// `7`, `1.5`, `36s`, `250ms` or `1m30s` as milliseconds; a number alone counts seconds.
 pub(crate) fn seconds_text_to_ms(text: &str) -> Option<u64> {
     let text = text.trim();
-    let (number, factor) = match (text.strip_suffix("ms"), text.strip_suffix('s')) {
-        (Some(number), _) => (number, 1.0),
-        (None, Some(number)) => (number, 1000.0),
-        (None, None) => (text, 1000.0),
-    };
-    rounded(number.trim().parse::<f64>().ok()? * factor)
+    rounded(text.parse::<f64>().map(|seconds| seconds * 1000.0).ok().or_else(|| leading_duration_ms(text))?)
+}
+
+/// The wait that a message asks for in words, in milliseconds: `Please try again in 3.2s`, `retry after 26 seconds`.
+pub(crate) fn wait_in_words_ms(message: &str) -> Option<u64> {
+    const ASKS: [&str; 5] = ["try again in ", "try again after ", "retry in ", "retry after ", "please wait "];
+    let message = message.to_ascii_lowercase();
+    let asked = |phrase| message.split(phrase).skip(1).find_map(leading_duration_ms);
+    rounded(ASKS.into_iter().find_map(asked)?)
+}
+
+/// The duration at the beginning of a text, in milliseconds: numbers, each with its unit.
+fn leading_duration_ms(text: &str) -> Option<f64> {
+    let mut rest = text.trim_start();
+    let mut total = None;
+    loop {
+        let (number, behind) =
+            rest.split_at(rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len()));
+        let behind = behind.trim_start();
+        let (unit, behind) = behind.split_at(behind.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(behind.len()));
+        let factor = match unit {
+            "ms" | "millisecond" | "milliseconds" => 1.0,
+            "s" | "sec" | "secs" | "second" | "seconds" => 1000.0,
+            "m" | "min" | "mins" | "minute" | "minutes" => 60_000.0,
+            "h" | "hr" | "hrs" | "hour" | "hours" => 3_600_000.0,
+            "d" | "day" | "days" => 86_400_000.0,
+            _ => return total,
+        };
+        let Ok(number) = number.parse::<f64>() else { return total };
+        total = Some(total.unwrap_or(0.0) + number * factor);
+        rest = behind.trim_start();
+    }
 }
 
 /// Rounded up, so that nobody comes back too early.
@@ -173,12 +222,43 @@ mod tests {
             (vec![("llm_provider-retry-after", "3"), ("retry-after", "7")], Some(7000)),
             (vec![date, ("llm_provider-retry-after", "Sun, 06 Nov 1994 08:50:07 GMT")], None),
             (vec![("retry-after", "Sun, 06 Nov 1994 08:50:07 GMT")], None),
+            (vec![("retry-after", "1m30s")], Some(90_000)),
+            (vec![("x-ratelimit-remaining-requests", "0"), ("x-ratelimit-reset-requests", "6m0s")], Some(360_000)),
+            (vec![("x-ratelimit-remaining-tokens", "0"), ("x-ratelimit-reset-tokens", "12ms")], Some(12)),
+            (vec![("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "7")], Some(7000)),
+            (
+                vec![date, ("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1784114977000")],
+                Some(1_000_000_000_000),
+            ),
+            (vec![("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1784114977000")], None),
+            (vec![("x-ratelimit-remaining-tokens", "9"), ("x-ratelimit-reset-tokens", "12ms")], None),
+            (vec![("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "7"), ("retry-after", "2")], Some(2000)),
             (vec![("retry-after", "-1")], None),
             (vec![("retry-after", "later")], None),
             (vec![("retry-after", "inf")], None),
             (vec![], None),
         ] {
             assert_eq!(facts(&headers).retry_after_ms, expected, "{headers:?}");
+        }
+    }
+
+    #[test]
+    fn a_wait_in_words_is_understood() {
+        for (message, expected) in [
+            ("Rate limit reached for x in y: Limit 3. Please try again in 3.2s. Visit z.", Some(3200)),
+            ("Please try again in 712ms.", Some(712)),
+            ("try again in 1m12.5s", Some(72_500)),
+            ("Please Try Again In 1 hour 5 minutes", Some(3_900_000)),
+            ("Please retry in 36.902s.", Some(36_902)),
+            ("Requests have exceeded the limit. Please retry after 26 seconds.", Some(26_000)),
+            ("please wait 2 minutes before the next request", Some(120_000)),
+            ("You may try again in a moment; try again in 5s", Some(5000)),
+            ("Please try again in a few minutes", None),
+            ("retry after 2026", None),
+            ("try again in ", None),
+            ("it took 3.2s", None),
+        ] {
+            assert_eq!(wait_in_words_ms(message), expected, "{message}");
         }
     }
 

@@ -226,7 +226,12 @@ impl Answer {
             _ if kind == "error" || event == "error" || error.is_some() => {
                 self.error(data, error, request_id, out);
             }
-            _ => {}
+            _ => {
+                let value = serde_json::from_str::<&RawValue>(data).ok();
+                if value.is_some_and(|value| errors::error_of(value, None, "").is_some()) {
+                    self.error(data, None, request_id, out);
+                }
+            }
         }
     }
 

@@ -54,6 +54,8 @@ struct StreamedCall {
     /// None until the name is known: a call without a name is no block.
     slot: Option<Slot>,
     id: String,
+    /// What the wire calls it, which another call of the answer may be called as well.
+    wire_id: String,
     name: String,
     arguments: Arguments,
     joiner: Joiner,
@@ -287,8 +289,9 @@ impl Blocks {
         let arguments = function.arguments.map(RawValue::get).unwrap_or_default();
         let place = self.place_of(key, &id, &name, arguments).unwrap_or_else(|| {
             self.close_open(out);
-            let id =
-                if id.is_empty() { made_up_id(facts.response_id.as_deref(), self.calls.count) } else { id.clone() };
+            // Results are paired by id, so an id that another call of this answer has is as good as none.
+            let is_usable = !id.is_empty() && !self.calls.by_id.contains_key(&id);
+            let id = if is_usable { id.clone() } else { made_up_id(facts.response_id.as_deref(), self.calls.count) };
             let place = self.blocks.len();
             self.calls.count += 1;
             self.calls.last = Some(place);
@@ -297,6 +300,7 @@ impl Blocks {
             let call = StreamedCall {
                 slot: None,
                 id,
+                wire_id: String::new(),
                 name: String::new(),
                 arguments: Arguments::default(),
                 joiner: Joiner::default(),
@@ -305,9 +309,12 @@ impl Blocks {
             place
         });
         let Some(Part::Call(call)) = self.blocks.get_mut(place) else { return place };
-        if !id.is_empty() && id != call.id {
-            self.calls.by_id.insert(id.clone(), place);
-            call.id = id;
+        if !id.is_empty() && id != call.wire_id {
+            call.wire_id.clone_from(&id);
+            if !self.calls.by_id.contains_key(&id) {
+                self.calls.by_id.insert(id.clone(), place);
+                call.id = id;
+            }
         }
         if !name.is_empty() {
             call.name = name;
@@ -351,9 +358,9 @@ impl Blocks {
         }?;
         let Some(Part::Call(call)) = self.blocks.get(place) else { return None };
         let is_other = || {
-            let other_id = !id.is_empty() && call.id != id && !call.name.is_empty();
+            let other_id = !id.is_empty() && call.wire_id != id && !call.name.is_empty();
             let brings_arguments = arguments.starts_with("\"{") || arguments.starts_with('{');
-            other_id || (id != call.id && brings_arguments && call.arguments.is_whole())
+            other_id || ((id.is_empty() || id != call.wire_id) && brings_arguments && call.arguments.is_whole())
         };
         if !name.is_empty() && is_other() {
             return by_id();

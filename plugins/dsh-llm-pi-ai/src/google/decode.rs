@@ -185,7 +185,8 @@ impl Answer {
             candidate.and_then(|candidate| members_of(candidate, ["content", "finishReason", "finishMessage"]))
         {
             let added = self.content(content, out);
-            if let Some(reason) = filled(reason) {
+            // The first name is that of a field which was not set.
+            if let Some(reason) = filled(reason).filter(|reason| reason != "FINISH_REASON_UNSPECIFIED") {
                 self.end_with(Ended::of(&reason, filled(message)), out);
             }
             if let Some(added) = added.filter(|_| is_plain && self.ended.is_none()) {

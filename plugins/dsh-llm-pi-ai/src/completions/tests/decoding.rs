@@ -194,6 +194,27 @@ fn a_delta_finds_its_call_by_index_then_id_then_order() {
 }
 
 #[test]
+fn calls_of_one_answer_never_share_an_id() {
+    for deltas in [
+        [call(Some(0), "a", "w", "{\"c\":1}"), call(Some(1), "a", "w", "{\"c\":2}")].concat(),
+        [
+            call(Some(0), "a", "w", "{\"c\":"),
+            call(Some(0), "a", "w", "1}"),
+            call(Some(1), "a", "w", "{\"c\":"),
+            call(Some(1), "a", "w", "2}"),
+        ]
+        .concat(),
+        [call(Some(0), "a", "w", "{\"c\":1}"), call(Some(1), "", "w", ""), call(Some(1), "a", "", "{\"c\":2}")]
+            .concat(),
+    ] {
+        let decoded = decode(&(deltas.clone() + &end("tool_calls")));
+        let [(first, _, one), (second, _, two)] = calls(&decoded).try_into().unwrap();
+        assert_eq!((first.as_str(), one.as_str(), two.as_str()), ("a", "{\"c\":1}", "{\"c\":2}"), "{deltas}");
+        assert!(!second.is_empty() && second != first, "{second} in {deltas}");
+    }
+}
+
+#[test]
 fn calls_without_ids_get_legal_ones_that_differ() {
     let body = call(Some(0), "", "f", "{}") + &call(Some(0), "", "g", "{}") + &end("stop");
     let decoded = decode(&body);

@@ -182,6 +182,8 @@ fn how_it_ended() {
         (end("STOP"), "EMPTY_RESPONSE", 0),
         (parts(&json!([{"text": " \n"}])) + &end("STOP"), "EMPTY_RESPONSE", 1),
         (parts(&json!([{"functionCall": {"args": {}}}])) + &end("STOP"), "PROTOCOL", 0),
+        (text.clone() + &end("FINISH_REASON_UNSPECIFIED") + &text + &end("STOP"), "stop", 1),
+        (text.clone() + &end("FINISH_REASON_UNSPECIFIED"), "TRANSPORT", 1),
         (text.clone() + "data: [DONE]\n\n", "TRANSPORT", 1),
         (text.clone(), "TRANSPORT", 1),
         (String::new(), "TRANSPORT", 0),
