@@ -208,8 +208,8 @@ fn calls_of_one_answer_never_share_an_id() {
             .concat(),
     ] {
         let decoded = decode(&(deltas.clone() + &end("tool_calls")));
-        let [(first, _, one), (second, _, two)] = calls(&decoded).try_into().unwrap();
-        assert_eq!((first.as_str(), one.as_str(), two.as_str()), ("a", "{\"c\":1}", "{\"c\":2}"), "{deltas}");
+        let [(first, _, one), (second, _, two)] = decoded.calls().try_into().unwrap();
+        assert_eq!((first, one, two), ("a", "{\"c\":1}", "{\"c\":2}"), "{deltas}");
         assert!(!second.is_empty() && second != first, "{second} in {deltas}");
     }
 }
