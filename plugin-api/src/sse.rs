@@ -2,8 +2,9 @@
 //!
 //! Follows the WHATWG HTML standard, section "Parsing an event stream": UTF-8 with an optional byte-order mark, lines
 //! ended by CR, LF or CRLF, comments, multi-line data, an event ended by a blank line; invalid UTF-8 reads as U+FFFD.
-//! One departure, towards losing less: [`SseParser::finish`] hands out an event that the end of the stream left without
-//! its blank line, marked as such. `id` and `retry` are not used by any provider and are dropped.
+//! Two departures, towards losing less: [`SseParser::finish`] hands out an event that the end of the stream left without
+//! its blank line, marked as such, and [`SseParser::stray`] JSON that stands in the stream without a field name. `id` and
+//! `retry` are not used by any provider and are dropped.
 //!
 //! The parser sets no limit of its own. What it holds grows only with the line and the event that are open, to at most
 //! twice their bytes and a few kilobytes, and not with the number of lines, comments or events; a line without an end is
@@ -13,6 +14,8 @@ use crate::json::lossy;
 
 /// Bytes of the text of an event that are kept for the next one.
 const KEPT: usize = 4 * 1024;
+/// Longest stray text that is kept, in bytes.
+const STRAY_LIMIT: usize = 16 * 1024;
 
 /// One event.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -32,6 +35,7 @@ pub struct SseParser {
     /// The event that is open.
     event: SseEvent,
     has_data: bool,
+    stray: Vec<u8>,
     after_cr: bool,
     started: bool,
 }
@@ -83,6 +87,13 @@ impl SseParser {
         std::mem::take(&mut self.has_data).then_some(SseEvent { complete: false, ..event })
     }
 
+    /// The lines behind the last event that are no field, from the first that begins with `{`; its first 16 KiB. Some
+    /// servers write an error that way into a stream that has begun. Empty when there are none.
+    #[must_use]
+    pub fn stray(&self) -> &[u8] {
+        &self.stray
+    }
+
     fn take_line(&mut self, line: &[u8], on_event: &mut impl FnMut(&SseEvent)) {
         let line = if self.started { line } else { line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line) };
         self.started = true;
@@ -105,15 +116,21 @@ impl SseParser {
                 self.event.name.clear();
                 self.event.name.push_str(&lossy(value));
             }
-            _ => {}
+            b"" | b"id" | b"retry" => {}
+            _ if self.stray.is_empty() && !line.starts_with(b"{") => {}
+            _ => {
+                let room = STRAY_LIMIT.saturating_sub(self.stray.len());
+                self.stray.extend(line.iter().chain(b"\n").take(room));
+            }
         }
     }
 
     fn end_event(&mut self, on_event: &mut impl FnMut(&SseEvent)) {
-        let Self { event, has_data, .. } = self;
+        let Self { event, has_data, stray, .. } = self;
         if std::mem::take(has_data) {
             event.complete = true;
             on_event(event);
+            stray.clear();
         }
         // What one event took is there for the next, but not for ever.
         for text in [&mut event.name, &mut event.data] {
@@ -154,9 +171,30 @@ mod tests {
         }
     }
 
+    #[test]
+    fn json_without_a_field_name_is_kept_until_the_next_event() {
+        let stray = |text: &str, split: usize| {
+            let mut parser = SseParser::new();
+            text.as_bytes().chunks(split).for_each(|piece| parser.feed(piece, |_| {}));
+            parser.finish();
+            lossy(parser.stray()).into_owned()
+        };
+        for (text, expected) in [
+            ("data: 1\n\n{\"error\": 1}", "{\"error\": 1}\n"),
+            ("data: 1\n\n: c\nid: 1\n{\r\n\r\n : x\n: c\n\"a\": 1\nretry\n}\n", "{\n : x\n\"a\": 1\n}\n"),
+            ("data: 1\n\n{\"a\": 1}\ndata: 2\n\n", ""),
+            ("data: {\"a\": 1}\nfield: {\n", ""),
+        ] {
+            for split in 1..=text.len() {
+                assert_eq!(stray(text, split), expected, "{text:?}, split {split}");
+            }
+        }
+        assert_eq!(stray(&("{".repeat(1000) + "\n").repeat(100), 7).len(), STRAY_LIMIT);
+    }
+
     /// Bytes that a parser has allocated.
     fn held(parser: &SseParser) -> usize {
-        parser.line.capacity() + parser.event.data.capacity() + parser.event.name.capacity()
+        parser.line.capacity() + parser.event.data.capacity() + parser.event.name.capacity() + parser.stray.capacity()
     }
 
     #[test]

@@ -108,6 +108,8 @@ impl<A: Answer + Send + 'static> Decoder for BodyDecoder<A> {
                     if last.data.trim() == "[DONE]" || members(&last.data, ["id"]).is_ok_and(|found| found.is_some()) {
                         answer.event(&last, out);
                     }
+                } else if let Some(error) = stray_error(parser) {
+                    answer.event(&error, out);
                 } else if complete && !*seen && has_text(unread) {
                     let failure = errors::not_this_wire(answer.head(), unread);
                     return out.fail(failure, None);
@@ -144,6 +146,13 @@ fn forget_blanks(start: &mut Vec<u8>) {
     if blanks > 1 {
         start.drain(from..from + blanks - 1);
     }
+}
+
+/// An error that stands at the end of a stream without a field name, as the event that it was meant to be.
+fn stray_error(parser: &SseParser) -> Option<SseEvent> {
+    let data = lossy(parser.stray());
+    let [error] = members(&data, ["error"]).ok()??;
+    error.map(|_| SseEvent { data: data.trim_end().to_owned(), complete: true, ..SseEvent::default() })
 }
 
 /// True when a body that holds no event holds more than comments and white space.

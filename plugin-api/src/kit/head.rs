@@ -204,6 +204,7 @@ mod tests {
     #[test]
     fn every_spelling_of_the_wait_is_understood() {
         let date = ("date", "Sun, 06 Nov 1994 08:49:37 GMT");
+        let later = ("date", "Tue, 01 Dec 2026 00:00:00 GMT");
         for (headers, expected) in [
             (vec![("retry-after-ms", "6500"), ("retry-after", "7")], Some(6500)),
             (vec![("x-ms-retry-after-ms", "20")], Some(20)),
@@ -226,10 +227,9 @@ mod tests {
             (vec![("x-ratelimit-remaining-requests", "0"), ("x-ratelimit-reset-requests", "6m0s")], Some(360_000)),
             (vec![("x-ratelimit-remaining-tokens", "0"), ("x-ratelimit-reset-tokens", "12ms")], Some(12)),
             (vec![("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "7")], Some(7000)),
-            (
-                vec![date, ("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1784114977000")],
-                Some(1_000_000_000_000),
-            ),
+            (vec![later, ("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1796083230")], Some(30_000)),
+            (vec![later, ("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1796083200250")], Some(250)),
+            (vec![later, ("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1796083199")], Some(0)),
             (vec![("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1784114977000")], None),
             (vec![("x-ratelimit-remaining-tokens", "9"), ("x-ratelimit-reset-tokens", "12ms")], None),
             (vec![("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "7"), ("retry-after", "2")], Some(2000)),

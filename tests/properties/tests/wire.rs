@@ -30,6 +30,25 @@ pub fn cut<W: Wire>(adapter: &impl Adapter, answer: &Answer, places: &[Index], e
     }
 }
 
+/// An error that a gateway writes behind an event as it is, without a field name, is what the answer fails with.
+pub fn stray_error<W: Wire>(adapter: &impl Adapter, answer: &Answer, place: Index, widths: &[u8]) {
+    let begun = &answer.body[..answer.complete_at.unwrap_or_default().saturating_sub(2)];
+    let ends: Vec<usize> = (1..begun.len()).filter(|at| begun[..*at].ends_with(b"\n\n")).collect();
+    let is_stream = !begun.trim_ascii_start().starts_with(b"{") && !begun.trim_ascii_start().starts_with(b"[");
+    if ends.is_empty() || !is_stream {
+        return;
+    }
+    let error = serde_json::json!({"error": {"message": "the upstream fell over", "code": 503}});
+    for error in [error.to_string(), format!("{error:#}\n\n")] {
+        let body = [&begun[..*place.get(&ends)], error.as_bytes()].concat();
+        for end in [StreamEnd::Complete, StreamEnd::Cut("reset".to_owned())] {
+            let decoded = check_body::<W>(adapter, STREAM, &body, widths, &end);
+            let failure = decoded.finish.failure().expect("an error fails the answer");
+            assert!(failure.message.contains("the upstream fell over"), "{failure:?}");
+        }
+    }
+}
+
 /// What is made of an answer under another status.
 pub fn refused<W: Wire>(adapter: &impl Adapter, answer: &Answer, status: u16, widths: &[u8]) -> Decoded {
     check_body::<W>(adapter, (status, "application/json"), &answer.body, widths, &StreamEnd::Complete)
@@ -105,7 +124,7 @@ macro_rules! properties {
             use proptest::sample::Index;
 
             use super::*;
-            use $crate::wire::{bodies, cut, reads, refused};
+            use $crate::wire::{bodies, cut, reads, refused, stray_error};
 
             #[test]
             fn the_bodies_of_servers_are_read_alike_however_they_come() {
@@ -124,6 +143,15 @@ macro_rules! properties {
                     places in proptest::collection::vec(any::<Index>(), 6),
                 ) {
                     cut::<$wire>(adapter(), &answer, &places, &StreamEnd::Complete);
+                }
+
+                #[test]
+                fn an_error_without_a_field_name_is_that_error(
+                    answer in <$wire>::answers(),
+                    place in any::<Index>(),
+                    widths in widths(),
+                ) {
+                    stray_error::<$wire>(adapter(), &answer, place, &widths);
                 }
 
                 #[test]

@@ -59,7 +59,8 @@ impl Ended {
             Some(message) => format!("finishReason {reason}: {}", cut(message, EXCERPT_LIMIT)),
             None => format!("finishReason {reason}"),
         };
-        match reason {
+        // Some gateways write the names of the enum in lower case.
+        match reason.to_ascii_uppercase().as_str() {
             "STOP" => Self::Done,
             // `CONTINUATION` is the limit of one request, in which the provider would go on in another.
             "MAX_TOKENS" | "CONTINUATION" => Self::Limit,
