@@ -2,9 +2,10 @@
 
 use dsh_plugin_api::json::{self, Object, Raw, raw};
 use dsh_plugin_api::kit::notes::NO_OUTPUT;
-use dsh_plugin_api::vocab::{Block, Image, Message, ReplayEnvelope, Role, Source};
+use dsh_plugin_api::vocab::{Block, Message, ReplayEnvelope, Role, Source};
 
 use super::super::assembler::has_metadata;
+use super::image::{self, REFUSED_IMAGE};
 use super::pair::{Answer, Call};
 use super::{Fate, HistoryMessage, RepairKind, Repairs, RequestInput, is_blank};
 
@@ -166,10 +167,15 @@ fn plain_block(item: &Item, block: Block, repairs: &mut Repairs) -> Option<Block
         Block::Text(text) if !is_blank(&text) => return Some(Block::Text(text)),
         Block::Text(_) => RepairKind::BlankText,
         Block::Image(image) => {
-            let (kind, note) = match unusable(&image) {
-                None if item.images => return Some(Block::Image(image)),
-                None => (RepairKind::RefusedImage, REFUSED_IMAGE.to_owned()),
-                Some(note) => (RepairKind::UnusableImage, note),
+            let (kind, note) = match image::sendable(image) {
+                Ok((image, changed)) if item.images => {
+                    if changed {
+                        repairs.add(item.position, RepairKind::MendedImage);
+                    }
+                    return Some(Block::Image(image));
+                }
+                Ok(_) => (RepairKind::RefusedImage, REFUSED_IMAGE.to_owned()),
+                Err(note) => (RepairKind::UnusableImage, note),
             };
             repairs.add(item.position, kind);
             return Some(Block::Text(note));
@@ -250,23 +256,6 @@ fn id_text(id: &serde_json::value::RawValue) -> String {
         Ok(text) => text,
         Err(_) if id.get() == "null" => String::new(),
         Err(_) => id.get().to_owned(),
-    }
-}
-
-/// The note that stands in for an image that the provider does not take.
-pub(super) const REFUSED_IMAGE: &str = "[image left out: the provider refused a request with it]";
-
-/// The note that stands in for an image that cannot be sent.
-fn unusable(image: &Image) -> Option<String> {
-    match image {
-        Image::Data { data, .. } if is_blank(data) => Some("[image left out: it has no data]".to_owned()),
-        Image::Data { mime_type, .. } if !mime_type.starts_with("image/") => {
-            Some(format!("[image left out: its type is {mime_type:?}]"))
-        }
-        Image::Data { .. } => None,
-        Image::Attachment(attachment) => {
-            Some(format!("[image left out: the attachment {} is not at hand]", attachment.get()))
-        }
     }
 }
 

@@ -16,6 +16,7 @@
 
 mod clean;
 mod emit;
+mod image;
 mod pair;
 #[cfg(test)]
 mod properties;
@@ -149,6 +150,8 @@ repair_kinds! {
     NamelessCall = "nameless-call",
     /// An image that cannot be sent was replaced by a note.
     UnusableImage = "unusable-image",
+    /// An image was sent with the type that its bytes show, and as plain base64.
+    MendedImage = "mended-image",
     /// An image that the provider refused, or that made the request too large, was replaced by a note.
     RefusedImage = "refused-image",
     /// Tool arguments that are no JSON object were replaced by an empty object.

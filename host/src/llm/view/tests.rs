@@ -183,12 +183,12 @@ fn images_before_the_position_that_is_asked_for_become_notes() {
         json!([
             [
                 "user",
-                [text("look"), text(clean::REFUSED_IMAGE), text(clean::REFUSED_IMAGE), text("[image left out: it has no data]")]
+                [text("look"), text(image::REFUSED_IMAGE), text(image::REFUSED_IMAGE), text("[image left out: it has no data]")]
             ],
             ["assistant", [call("1")]],
             [
                 "user",
-                [{"type": "tool-result", "toolCallId": "1", "content": [text("shot"), text(clean::REFUSED_IMAGE)]}]
+                [{"type": "tool-result", "toolCallId": "1", "content": [text("shot"), text(image::REFUSED_IMAGE)]}]
             ],
             ["user", [image()]]
         ])
