@@ -58,6 +58,13 @@ pub enum StoreError {
         /// The plain log that holds more.
         continued: PathBuf,
     },
+    /// What [`super::Store::repair`] would write does not read back as what was read.
+    #[error(
+        "session {} cannot be repaired: what would be written reads back otherwise; the file was left as it is, and \
+         can be read and continued",
+        .0.display()
+    )]
+    Unrepairable(PathBuf),
     /// The operating system refused.
     #[error("cannot {action} {}: {source}{}", .path.display(), advice(.source))]
     Io {

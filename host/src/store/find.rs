@@ -32,6 +32,22 @@ impl Store {
         })
     }
 
+    /// As [`Store::resolve`], for a writer: the file itself where the reference leads to it through a link, so that
+    /// all writers take one lock.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::resolve`], and [`StoreError::NoSession`] for what is no regular file.
+    pub(super) fn resolve_to_write(&self, reference: &str) -> Result<PathBuf, StoreError> {
+        let path = self.resolve(reference)?;
+        let path = path.canonicalize().map_err(StoreError::io("open", &path))?;
+        if !path.is_file() {
+            let reason = "only a regular file can be written to".to_owned();
+            return Err(StoreError::NoSession { path, reason });
+        }
+        Ok(path)
+    }
+
     /// `<dir>/<id>.jsonl`, then its compressed forms, then the same as `<dir>/<project>/<id>/session`.
     pub(super) fn find(&self, id: &str) -> Result<Option<PathBuf>, StoreError> {
         if let Some(path) = with_any_ending(self.dir(), id) {

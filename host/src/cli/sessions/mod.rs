@@ -1,10 +1,12 @@
-//! `dsh sessions`: look into recorded sessions. Needs no valid manifest and loads no adapter, but for
+//! `dsh sessions`: look into recorded sessions and mend them. Needs no valid manifest and loads no adapter, but for
 //! `show --fidelity`.
 
 mod fidelity;
+mod repair;
 mod transcript;
 
 use std::io::{self, IsTerminal, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Subcommand;
@@ -56,6 +58,14 @@ pub enum SessionsCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Put a sound log in the place of a damaged one and keep the damaged bytes beside it
+    Repair {
+        /// Session id or file
+        session: String,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Write a session in another form to stdout
     Export {
         /// Session id or file
@@ -94,6 +104,7 @@ pub(super) fn run(context: &Context, command: SessionsCommand) -> Result<ExitCod
             show(&store, &session, view, json, &mut out)
         }
         SessionsCommand::Verify { session, json } => verify(&store, &session, json, &mut out),
+        SessionsCommand::Repair { session, json } => repair::run(&store, &session, json, &mut out),
         SessionsCommand::Export { session, format } => export(&store, &session, format, &mut out),
     };
     let done = done.and_then(|code| out.flush().map(|()| code).map_err(Failed::Output));
@@ -280,11 +291,15 @@ fn verify(store: &Store, session: &str, json: bool, out: &mut impl Write) -> Don
     } else if ok {
         writeln!(out, "{}: ok", path.display())?;
     } else {
-        for Problem { line, kind, message } in &problems {
-            writeln!(out, "{}:{line}: {kind}: {message}", path.display())?;
-        }
+        print_problems(&path, &problems, out)?;
     }
     Ok(if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn print_problems(path: &Path, problems: &[Problem], out: &mut impl Write) -> io::Result<()> {
+    problems
+        .iter()
+        .try_for_each(|Problem { line, kind, message }| writeln!(out, "{}:{line}: {kind}: {message}", path.display()))
 }
 
 fn export(store: &Store, session: &str, format: ExportFormat, out: &mut impl Write) -> Done {
