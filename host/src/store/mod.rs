@@ -9,6 +9,7 @@ mod bytes;
 mod error;
 mod files;
 mod find;
+mod fork;
 mod lock;
 mod numbering;
 mod problem;
@@ -30,6 +31,7 @@ use crate::session::{line, recovery};
 
 use bytes::Form;
 pub use error::StoreError;
+pub use fork::Fork;
 use lock::Lock;
 pub use problem::ProblemKind;
 pub use read::Problem;

@@ -1,7 +1,8 @@
-//! `dsh sessions`: look into recorded sessions and mend them. Needs no valid manifest and loads no adapter, but for
+//! `dsh sessions`: look into recorded sessions, mend and fork them. Needs no valid manifest and loads no adapter, but for
 //! `show --fidelity`.
 
 mod fidelity;
+mod fork;
 mod repair;
 mod transcript;
 
@@ -17,7 +18,7 @@ use serde::Serialize;
 use super::output::{clip, plain, table};
 use super::{CommandError, Context};
 use crate::session::line;
-use crate::store::{Listed, Log, Problem, Store, StoreError};
+use crate::store::{Listed, Problem, Store, StoreError};
 use fidelity::Fidelity;
 use transcript::{Look, Transcript};
 
@@ -66,6 +67,17 @@ pub enum SessionsCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Begin a new session as another one began; prints the new id
+    Fork {
+        /// Session id or file
+        session: String,
+        /// Last event that is taken over, by its number in `show --events` [default: the last]
+        #[arg(long, value_name = "SEQ")]
+        at: Option<u64>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Write a session in another form to stdout
     Export {
         /// Session id or file
@@ -105,6 +117,7 @@ pub(super) fn run(context: &Context, command: SessionsCommand) -> Result<ExitCod
         }
         SessionsCommand::Verify { session, json } => verify(&store, &session, json, &mut out),
         SessionsCommand::Repair { session, json } => repair::run(&store, &session, json, &mut out),
+        SessionsCommand::Fork { session, at, json } => fork::run(&store, &session, at, json, &mut out),
         SessionsCommand::Export { session, format } => export(&store, &session, format, &mut out),
     };
     let done = done.and_then(|code| out.flush().map(|()| code).map_err(Failed::Output));
@@ -215,7 +228,7 @@ enum View {
 
 fn show(store: &Store, session: &str, view: View, json: bool, out: &mut impl Write) -> Done {
     let log = store.read(session)?;
-    warn_of_damage(&log, session);
+    warn_of_damage(&log.path, &log.problems, session);
     match (view, json) {
         (View::Messages | View::Transcript, true) => write_json(&log.messages(), out)?,
         (View::Events, true) => {
@@ -246,7 +259,7 @@ fn show_fidelity(
     out: &mut impl Write,
 ) -> Done {
     let log = store.read(session)?;
-    warn_of_damage(&log, session);
+    warn_of_damage(&log.path, &log.problems, session);
     let fidelity = Fidelity::of(context, &log, model)?;
     if json {
         write_json(&fidelity, out)?;
@@ -257,15 +270,15 @@ fn show_fidelity(
 }
 
 /// Says on stderr that something is missing from what is shown.
-fn warn_of_damage(log: &Log, session: &str) {
-    if let Some(first) = log.problems.first() {
-        let more = match log.problems.len() - 1 {
+fn warn_of_damage(path: &Path, problems: &[Problem], session: &str) {
+    if let Some(first) = problems.first() {
+        let more = match problems.len() - 1 {
             0 => String::new(),
             more => format!(" (and {more} more)"),
         };
         eprintln!(
             "warning: {} is damaged: line {}: {}{more}; `dsh sessions verify {session}` explains",
-            log.path.display(),
+            path.display(),
             first.line,
             first.message
         );
@@ -304,7 +317,7 @@ fn print_problems(path: &Path, problems: &[Problem], out: &mut impl Write) -> io
 
 fn export(store: &Store, session: &str, format: ExportFormat, out: &mut impl Write) -> Done {
     let log = store.read(session)?;
-    warn_of_damage(&log, session);
+    warn_of_damage(&log.path, &log.problems, session);
     match format {
         ExportFormat::Json => write_json(&log.messages(), out)?,
         ExportFormat::Markdown => Transcript::new(&log, Look::Markdown).write(out)?,
