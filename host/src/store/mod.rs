@@ -2,10 +2,12 @@
 //!
 //! Promises: an event is handed to [`OnDurable`] only after it is on the disk; reading never writes; a file is only
 //! ever appended to, except that a last line which was cut off in the middle is cut when the session is opened to
-//! write, and that [`Store::repair`] puts a sound file in the place of a damaged one, which it keeps. One process at a time writes to a session. A plain log is continued in place, whatever its form; a compressed
+//! write, and that [`Store::repair`] puts a sound file in the place of a damaged one, which it keeps. Only
+//! [`SessionFiles::delete`] removes anything. One process at a time writes to a session. A plain log is continued in place, whatever its form; a compressed
 //! one in a plain file beside it, which its id means from then on.
 
 mod bytes;
+mod delete;
 mod error;
 mod files;
 mod find;
@@ -30,6 +32,7 @@ use crate::session::event::{Event, Header, NewEvent, kind};
 use crate::session::{line, recovery};
 
 use bytes::Form;
+pub use delete::SessionFiles;
 pub use error::StoreError;
 pub use fork::Fork;
 use lock::Lock;

@@ -1,6 +1,7 @@
-//! `dsh sessions`: look into recorded sessions, mend and fork them. Needs no valid manifest and loads no adapter, but for
+//! `dsh sessions`: look into recorded sessions, mend, fork and delete them. Needs no valid manifest and loads no adapter, but for
 //! `show --fidelity`.
 
+mod delete;
 mod fidelity;
 mod fork;
 mod repair;
@@ -78,6 +79,18 @@ pub enum SessionsCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Delete sessions: all their files, after a question
+    Delete {
+        /// Session ids or files
+        #[arg(required = true, value_name = "SESSION")]
+        sessions: Vec<String>,
+        /// Do not ask; needed where there is no terminal to ask at
+        #[arg(short, long)]
+        yes: bool,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Write a session in another form to stdout
     Export {
         /// Session id or file
@@ -118,6 +131,7 @@ pub(super) fn run(context: &Context, command: SessionsCommand) -> Result<ExitCod
         SessionsCommand::Verify { session, json } => verify(&store, &session, json, &mut out),
         SessionsCommand::Repair { session, json } => repair::run(&store, &session, json, &mut out),
         SessionsCommand::Fork { session, at, json } => fork::run(&store, &session, at, json, &mut out),
+        SessionsCommand::Delete { sessions, yes, json } => delete::run(&store, &sessions, yes, json, &mut out),
         SessionsCommand::Export { session, format } => export(&store, &session, format, &mut out),
     };
     let done = done.and_then(|code| out.flush().map(|()| code).map_err(Failed::Output));
