@@ -2,8 +2,10 @@
 //! `show --fidelity`.
 
 mod delete;
+mod export;
 mod fidelity;
 mod fork;
+mod markdown;
 mod repair;
 mod transcript;
 
@@ -18,8 +20,8 @@ use serde::Serialize;
 
 use super::output::{clip, plain, table};
 use super::{CommandError, Context};
-use crate::session::line;
 use crate::store::{Listed, Problem, Store, StoreError};
+use export::ExportFormat;
 use fidelity::Fidelity;
 use transcript::{Look, Transcript};
 
@@ -101,17 +103,6 @@ pub enum SessionsCommand {
     },
 }
 
-/// Forms of `dsh sessions export`.
-#[derive(Debug, Clone, Copy, clap::ValueEnum)]
-pub enum ExportFormat {
-    /// The derived messages as a JSON array
-    Json,
-    /// A readable transcript
-    Markdown,
-    /// A session log of packed rows
-    Dsh,
-}
-
 pub(super) fn run(context: &Context, command: SessionsCommand) -> Result<ExitCode, CommandError> {
     let store = context.store();
     let mut out = io::BufWriter::new(io::stdout().lock());
@@ -132,7 +123,7 @@ pub(super) fn run(context: &Context, command: SessionsCommand) -> Result<ExitCod
         SessionsCommand::Repair { session, json } => repair::run(&store, &session, json, &mut out),
         SessionsCommand::Fork { session, at, json } => fork::run(&store, &session, at, json, &mut out),
         SessionsCommand::Delete { sessions, yes, json } => delete::run(&store, &sessions, yes, json, &mut out),
-        SessionsCommand::Export { session, format } => export(&store, &session, format, &mut out),
+        SessionsCommand::Export { session, format } => export::run(&store, &session, format, &mut out),
     };
     let done = done.and_then(|code| out.flush().map(|()| code).map_err(Failed::Output));
     match done {
@@ -327,20 +318,4 @@ fn print_problems(path: &Path, problems: &[Problem], out: &mut impl Write) -> io
     problems
         .iter()
         .try_for_each(|Problem { line, kind, message }| writeln!(out, "{}:{line}: {kind}: {message}", path.display()))
-}
-
-fn export(store: &Store, session: &str, format: ExportFormat, out: &mut impl Write) -> Done {
-    let log = store.read(session)?;
-    warn_of_damage(&log.path, &log.problems, session);
-    match format {
-        ExportFormat::Json => write_json(&log.messages(), out)?,
-        ExportFormat::Markdown => Transcript::new(&log, Look::Markdown).write(out)?,
-        ExportFormat::Dsh => {
-            write_json(&log.header, out)?;
-            let mut lines = String::new();
-            line::encode(&log.events, 0, &mut lines);
-            out.write_all(lines.as_bytes())?;
-        }
-    }
-    Ok(ExitCode::SUCCESS)
 }
