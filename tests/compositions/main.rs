@@ -7,6 +7,7 @@ mod continuation;
 mod discovery;
 mod handover;
 mod hostile;
+mod keeping;
 mod killing;
 mod loading;
 mod mocking;

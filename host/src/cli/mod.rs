@@ -60,7 +60,7 @@ enum Command {
     Run(run::RunArgs),
     /// Serve the Agent Client Protocol on stdin and stdout
     Acp(acp::AcpArgs),
-    /// List, show, check and export recorded sessions
+    /// List, show, check, repair, fork, delete and export recorded sessions
     #[command(subcommand)]
     Sessions(sessions::SessionsCommand),
     /// List the adapters of the composition

@@ -27,6 +27,21 @@ impl Form {
     }
 }
 
+impl Form {
+    /// Lines as the bytes of a file of this form.
+    pub fn encode(self, lines: &[u8]) -> std::io::Result<Vec<u8>> {
+        match self {
+            Self::Plain => Ok(lines.to_vec()),
+            Self::Zstd => {
+                let mut encoder = zstd::Encoder::new(Vec::new(), zstd::DEFAULT_COMPRESSION_LEVEL)?;
+                encoder.include_checksum(true)?;
+                std::io::Write::write_all(&mut encoder, lines)?;
+                encoder.finish()
+            }
+        }
+    }
+}
+
 /// A place where bytes are missing from the decoded lines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Break {

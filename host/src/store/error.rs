@@ -58,6 +58,23 @@ pub enum StoreError {
         /// The plain log that holds more.
         continued: PathBuf,
     },
+    /// [`super::Store::fork`] was given a seq that the session does not have.
+    #[error("session {} has no event {seq}; {}", .path.display(), range(*.events))]
+    NoEvent {
+        /// The log.
+        path: PathBuf,
+        /// As given.
+        seq: u64,
+        /// How many events there are.
+        events: usize,
+    },
+    /// What [`super::Store::repair`] would write does not read back as what was read.
+    #[error(
+        "session {} cannot be repaired: what would be written reads back otherwise; the file was left as it is, and \
+         can be read and continued",
+        .0.display()
+    )]
+    Unrepairable(PathBuf),
     /// The operating system refused.
     #[error("cannot {action} {}: {source}{}", .path.display(), advice(.source))]
     Io {
@@ -84,6 +101,13 @@ fn did_you_mean(ids: &[String]) -> String {
     match ids {
         [] => "; `dsh sessions list` shows what there is".to_owned(),
         ids => format!("; did you mean {}?", ids.join(" or ")),
+    }
+}
+
+fn range(events: usize) -> String {
+    match events.checked_sub(1) {
+        None => "it has no events yet".to_owned(),
+        Some(last) => format!("its events are 0 to {last}"),
     }
 }
 

@@ -16,9 +16,8 @@ impl Store {
     ///
     /// [`StoreError::NotFound`] with the nearest ids, [`StoreError::InvalidId`].
     pub fn resolve(&self, reference: &str) -> Result<PathBuf, StoreError> {
-        let path = Path::new(reference);
-        let separated = reference.contains(std::path::is_separator);
-        if !reference.contains('\0') && (separated || path.is_file()) {
+        if is_path(reference) {
+            let path = Path::new(reference);
             return match std::fs::metadata(path) {
                 Ok(_) => Ok(path.to_owned()),
                 Err(error) => Err(StoreError::io("open", path)(error)),
@@ -30,6 +29,22 @@ impl Store {
             dir: self.dir().to_owned(),
             nearest: self.nearest(reference),
         })
+    }
+
+    /// As [`Store::resolve`], for a writer: the file itself where the reference leads to it through a link, so that
+    /// all writers take one lock.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::resolve`], and [`StoreError::NoSession`] for what is no regular file.
+    pub(super) fn resolve_to_write(&self, reference: &str) -> Result<PathBuf, StoreError> {
+        let path = self.resolve(reference)?;
+        let path = path.canonicalize().map_err(StoreError::io("open", &path))?;
+        if !path.is_file() {
+            let reason = "only a regular file can be written to".to_owned();
+            return Err(StoreError::NoSession { path, reason });
+        }
+        Ok(path)
     }
 
     /// `<dir>/<id>.jsonl`, then its compressed forms, then the same as `<dir>/<project>/<id>/session`.
@@ -84,6 +99,12 @@ impl Store {
     }
 }
 
+/// True for a reference that is a path and no id.
+pub(super) fn is_path(reference: &str) -> bool {
+    let separated = reference.contains(std::path::is_separator);
+    !reference.contains('\0') && (separated || Path::new(reference).is_file())
+}
+
 /// Refuses what could lead out of the folder or name a hidden file.
 pub(super) fn check_id(id: &str) -> Result<(), StoreError> {
     let safe = !id.is_empty()
@@ -95,17 +116,20 @@ pub(super) fn check_id(id: &str) -> Result<(), StoreError> {
 
 /// The id that a file name stands for: the name of a nested log's folder, else the name without its ending.
 pub(super) fn id_of(path: &Path) -> Option<String> {
-    let name = file_name(path)?;
-    let stem = ENDINGS.iter().find_map(|(ending, _)| name.strip_suffix(ending))?;
-    if stem.is_empty() || stem.starts_with('.') {
-        return None;
-    }
+    let stem = stem_of(path)?;
     if stem == "session"
         && let Some(id) = path.parent().and_then(file_name)
     {
         return Some(id);
     }
-    Some(stem.to_owned())
+    Some(stem)
+}
+
+/// The name of a session file without its ending; `None` for the name of another file.
+pub(super) fn stem_of(path: &Path) -> Option<String> {
+    let name = file_name(path)?;
+    let stem = ENDINGS.iter().find_map(|(ending, _)| name.strip_suffix(ending))?;
+    (!stem.is_empty() && !stem.starts_with('.')).then(|| stem.to_owned())
 }
 
 fn file_name(path: &Path) -> Option<String> {
@@ -117,7 +141,7 @@ fn with_any_ending(folder: &Path, stem: &str) -> Option<PathBuf> {
 }
 
 /// What is in a folder; nothing when it does not exist.
-fn entries(folder: &Path) -> Result<Vec<PathBuf>, StoreError> {
+pub(super) fn entries(folder: &Path) -> Result<Vec<PathBuf>, StoreError> {
     let entries = match std::fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -129,7 +153,7 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>, StoreError> {
     Ok(paths)
 }
 
-fn subfolders(folder: &Path) -> Result<Vec<PathBuf>, StoreError> {
+pub(super) fn subfolders(folder: &Path) -> Result<Vec<PathBuf>, StoreError> {
     Ok(entries(folder)?.into_iter().filter(|path| path.is_dir()).collect())
 }
 

@@ -44,7 +44,7 @@ impl Lock {
     }
 
     /// The lock file of this log: one for all forms of its name.
-    fn path_of(log: &Path) -> PathBuf {
+    pub fn path_of(log: &Path) -> PathBuf {
         let name = log.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let stem = ENDINGS.iter().rev().find_map(|(ending, _)| name.strip_suffix(ending)).unwrap_or(&name);
         log.with_file_name(format!("{stem}.lock"))

@@ -2,17 +2,21 @@
 //!
 //! Promises: an event is handed to [`OnDurable`] only after it is on the disk; reading never writes; a file is only
 //! ever appended to, except that a last line which was cut off in the middle is cut when the session is opened to
-//! write. One process at a time writes to a session. A plain log is continued in place, whatever its form; a compressed
+//! write, and that [`Store::repair`] puts a sound file in the place of a damaged one, which it keeps. Only
+//! [`SessionFiles::delete`] removes anything. One process at a time writes to a session. A plain log is continued in place, whatever its form; a compressed
 //! one in a plain file beside it, which its id means from then on.
 
 mod bytes;
+mod delete;
 mod error;
 mod files;
 mod find;
+mod fork;
 mod lock;
 mod numbering;
 mod problem;
 mod read;
+mod repair;
 mod writer;
 
 use std::fs::{File, OpenOptions};
@@ -28,11 +32,14 @@ use crate::session::event::{Event, Header, NewEvent, kind};
 use crate::session::{line, recovery};
 
 use bytes::Form;
+pub use delete::SessionFiles;
 pub use error::StoreError;
+pub use fork::Fork;
 use lock::Lock;
 pub use problem::ProblemKind;
 pub use read::Problem;
 use read::{FileRead, Unreadable};
+pub use repair::Repair;
 use writer::Start;
 pub use writer::Writer;
 pub(crate) use writer::now;
@@ -136,12 +143,7 @@ impl Store {
     ///
     /// No such session; locked by another process (names its pid); a newer header; an I/O error.
     pub fn open(&self, reference: &str, on_durable: OnDurable) -> Result<(Log, Writer), StoreError> {
-        let path = self.resolve(reference)?;
-        let path = path.canonicalize().map_err(StoreError::io("open", &path))?;
-        if !path.is_file() {
-            let reason = "only a regular file can be written to".to_owned();
-            return Err(StoreError::NoSession { path, reason });
-        }
+        let path = self.resolve_to_write(reference)?;
         let lock = Lock::take(&path)?;
         let read = read_file(&path)?;
         let (path, mut file) = match Form::of(&path) {

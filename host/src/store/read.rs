@@ -39,6 +39,8 @@ impl Problem {
             | StoreError::Exists(_)
             | StoreError::Locked { .. }
             | StoreError::Continued { .. }
+            | StoreError::NoEvent { .. }
+            | StoreError::Unrepairable(_)
             | StoreError::Io { .. }
             | StoreError::WriterStopped(_) => return None,
         };

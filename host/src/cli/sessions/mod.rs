@@ -1,10 +1,16 @@
-//! `dsh sessions`: look into recorded sessions. Needs no valid manifest and loads no adapter, but for
+//! `dsh sessions`: look into recorded sessions, mend, fork and delete them. Needs no valid manifest and loads no adapter, but for
 //! `show --fidelity`.
 
+mod delete;
+mod export;
 mod fidelity;
+mod fork;
+mod markdown;
+mod repair;
 mod transcript;
 
 use std::io::{self, IsTerminal, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Subcommand;
@@ -14,8 +20,8 @@ use serde::Serialize;
 
 use super::output::{clip, plain, table};
 use super::{CommandError, Context};
-use crate::session::line;
-use crate::store::{Listed, Log, Problem, Store, StoreError};
+use crate::store::{Listed, Problem, Store, StoreError};
+use export::ExportFormat;
 use fidelity::Fidelity;
 use transcript::{Look, Transcript};
 
@@ -56,6 +62,37 @@ pub enum SessionsCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Put a sound log in the place of a damaged one and keep the damaged bytes beside it
+    Repair {
+        /// Session id or file
+        session: String,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Begin a new session as another one began; prints the new id
+    Fork {
+        /// Session id or file
+        session: String,
+        /// Last event that is taken over, by its number in `show --events` [default: the last]
+        #[arg(long, value_name = "SEQ")]
+        at: Option<u64>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Delete sessions: all their files, after a question
+    Delete {
+        /// Session ids or files
+        #[arg(required = true, value_name = "SESSION")]
+        sessions: Vec<String>,
+        /// Do not ask; needed where there is no terminal to ask at
+        #[arg(short, long)]
+        yes: bool,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Write a session in another form to stdout
     Export {
         /// Session id or file
@@ -64,17 +101,6 @@ pub enum SessionsCommand {
         #[arg(long, value_enum, default_value_t = ExportFormat::Markdown)]
         format: ExportFormat,
     },
-}
-
-/// Forms of `dsh sessions export`.
-#[derive(Debug, Clone, Copy, clap::ValueEnum)]
-pub enum ExportFormat {
-    /// The derived messages as a JSON array
-    Json,
-    /// A readable transcript
-    Markdown,
-    /// A session log of packed rows
-    Dsh,
 }
 
 pub(super) fn run(context: &Context, command: SessionsCommand) -> Result<ExitCode, CommandError> {
@@ -94,7 +120,10 @@ pub(super) fn run(context: &Context, command: SessionsCommand) -> Result<ExitCod
             show(&store, &session, view, json, &mut out)
         }
         SessionsCommand::Verify { session, json } => verify(&store, &session, json, &mut out),
-        SessionsCommand::Export { session, format } => export(&store, &session, format, &mut out),
+        SessionsCommand::Repair { session, json } => repair::run(&store, &session, json, &mut out),
+        SessionsCommand::Fork { session, at, json } => fork::run(&store, &session, at, json, &mut out),
+        SessionsCommand::Delete { sessions, yes, json } => delete::run(&store, &sessions, yes, json, &mut out),
+        SessionsCommand::Export { session, format } => export::run(&store, &session, format, &mut out),
     };
     let done = done.and_then(|code| out.flush().map(|()| code).map_err(Failed::Output));
     match done {
@@ -204,7 +233,7 @@ enum View {
 
 fn show(store: &Store, session: &str, view: View, json: bool, out: &mut impl Write) -> Done {
     let log = store.read(session)?;
-    warn_of_damage(&log, session);
+    warn_of_damage(&log.path, &log.problems, session);
     match (view, json) {
         (View::Messages | View::Transcript, true) => write_json(&log.messages(), out)?,
         (View::Events, true) => {
@@ -235,7 +264,7 @@ fn show_fidelity(
     out: &mut impl Write,
 ) -> Done {
     let log = store.read(session)?;
-    warn_of_damage(&log, session);
+    warn_of_damage(&log.path, &log.problems, session);
     let fidelity = Fidelity::of(context, &log, model)?;
     if json {
         write_json(&fidelity, out)?;
@@ -246,15 +275,15 @@ fn show_fidelity(
 }
 
 /// Says on stderr that something is missing from what is shown.
-fn warn_of_damage(log: &Log, session: &str) {
-    if let Some(first) = log.problems.first() {
-        let more = match log.problems.len() - 1 {
+fn warn_of_damage(path: &Path, problems: &[Problem], session: &str) {
+    if let Some(first) = problems.first() {
+        let more = match problems.len() - 1 {
             0 => String::new(),
             more => format!(" (and {more} more)"),
         };
         eprintln!(
             "warning: {} is damaged: line {}: {}{more}; `dsh sessions verify {session}` explains",
-            log.path.display(),
+            path.display(),
             first.line,
             first.message
         );
@@ -280,25 +309,13 @@ fn verify(store: &Store, session: &str, json: bool, out: &mut impl Write) -> Don
     } else if ok {
         writeln!(out, "{}: ok", path.display())?;
     } else {
-        for Problem { line, kind, message } in &problems {
-            writeln!(out, "{}:{line}: {kind}: {message}", path.display())?;
-        }
+        print_problems(&path, &problems, out)?;
     }
     Ok(if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn export(store: &Store, session: &str, format: ExportFormat, out: &mut impl Write) -> Done {
-    let log = store.read(session)?;
-    warn_of_damage(&log, session);
-    match format {
-        ExportFormat::Json => write_json(&log.messages(), out)?,
-        ExportFormat::Markdown => Transcript::new(&log, Look::Markdown).write(out)?,
-        ExportFormat::Dsh => {
-            write_json(&log.header, out)?;
-            let mut lines = String::new();
-            line::encode(&log.events, 0, &mut lines);
-            out.write_all(lines.as_bytes())?;
-        }
-    }
-    Ok(ExitCode::SUCCESS)
+fn print_problems(path: &Path, problems: &[Problem], out: &mut impl Write) -> io::Result<()> {
+    problems
+        .iter()
+        .try_for_each(|Problem { line, kind, message }| writeln!(out, "{}:{line}: {kind}: {message}", path.display()))
 }

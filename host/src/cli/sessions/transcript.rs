@@ -18,8 +18,6 @@ pub(super) enum Look {
     Terminal,
     /// Without.
     Plain,
-    /// As a Markdown document.
-    Markdown,
 }
 
 /// The derived history of a log, to be written for a person.
@@ -40,12 +38,7 @@ impl<'a> Transcript<'a> {
             Some(cwd) => format!("{}, {} UTC, in {}", header.id, utc(header.created_at), cwd),
             None => format!("{}, {} UTC", header.id, utc(header.created_at)),
         };
-        match self.look {
-            Look::Markdown => writeln!(out, "# {}\n\n{}", plain(&title), plain(&about))?,
-            Look::Terminal | Look::Plain => {
-                writeln!(out, "{}\n{}", self.bold(&plain(&title)), self.dim(&plain(&about)))?
-            }
-        }
+        writeln!(out, "{}\n{}", self.bold(&plain(&title)), self.dim(&plain(&about)))?;
         for entry in self.log.history() {
             self.entry(&entry, out)?;
         }
@@ -66,31 +59,18 @@ impl<'a> Transcript<'a> {
             if entry.interrupted {
                 speaker.push_str(" [interrupted]");
             }
-            let speaker = plain(&speaker);
-            match self.look {
-                Look::Markdown => writeln!(out, "\n## {speaker}")?,
-                Look::Terminal | Look::Plain => writeln!(out, "\n{}", self.bold(&speaker))?,
-            }
+            writeln!(out, "\n{}", self.bold(&plain(&speaker)))?;
         }
         message.content.iter().try_for_each(|block| self.block(block, out))
     }
 
     fn block(&self, block: &Block, out: &mut impl Write) -> io::Result<()> {
         match block {
-            Block::Text(text) => match self.look {
-                Look::Markdown => writeln!(out, "\n{}", shown(text)),
-                Look::Terminal | Look::Plain => writeln!(out, "{}", shown(text)),
-            },
+            Block::Text(text) => writeln!(out, "{}", shown(text)),
             Block::Reasoning(text) if text.trim().is_empty() => Ok(()),
             Block::Reasoning(text) => {
-                let quoted = self.look != Look::Terminal;
-                if self.look == Look::Markdown {
-                    writeln!(out)?;
-                }
-                for line in shown(text).lines() {
-                    writeln!(out, "{}{}", if quoted { "> " } else { "" }, self.dim(line))?;
-                }
-                Ok(())
+                let quote = if self.look == Look::Plain { "> " } else { "" };
+                shown(text).lines().try_for_each(|line| writeln!(out, "{quote}{}", self.dim(line)))
             }
             Block::Image(Image::Data { mime_type, data }) => {
                 self.line(&format!("[image {mime_type}, {} bytes]", data.len() / 4 * 3), out)
@@ -114,12 +94,7 @@ impl<'a> Transcript<'a> {
 
     /// One folded line.
     fn line(&self, text: &str, out: &mut impl Write) -> io::Result<()> {
-        let text = clip(text, TOOL_WIDTH);
-        match self.look {
-            // Backticks of the text would end the code span.
-            Look::Markdown => writeln!(out, "\n`{}`", text.replace('`', "'")),
-            Look::Terminal | Look::Plain => writeln!(out, "  {}", self.dim(&text)),
-        }
+        writeln!(out, "  {}", self.dim(&clip(text, TOOL_WIDTH)))
     }
 
     fn bold(&self, text: &str) -> String {
