@@ -6,13 +6,15 @@ use super::bytes::ENDINGS;
 use super::find::{self, entries, subfolders};
 use super::lock::Lock;
 use super::repair::KEPT;
-use super::{Store, StoreError, files, read_file};
+use super::{Store, StoreError, files, list, read_file};
 
 /// The files that make up one session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionFiles {
     /// Its id.
     pub id: String,
+    /// The folder of sessions.
+    dir: PathBuf,
     /// Where its logs are; the one that the id means first.
     places: Vec<Place>,
 }
@@ -39,7 +41,7 @@ impl Store {
                 .into_iter()
                 .map(|project| Place { folder: project.join(reference), stem: "session".to_owned() });
             let places = std::iter::once(top).chain(nested).filter(|place| !place.logs().is_empty()).collect();
-            return Ok(SessionFiles { id: reference.to_owned(), places });
+            return Ok(SessionFiles { id: reference.to_owned(), dir: self.dir().to_owned(), places });
         }
         // Any file can be named by its path; what is no session is not for this to remove.
         let (id, stem) = find::id_of(&path).zip(find::stem_of(&path)).ok_or_else(|| StoreError::NoSession {
@@ -50,7 +52,7 @@ impl Store {
             return Err(error);
         }
         let folder = path.parent().unwrap_or(Path::new("")).to_owned();
-        Ok(SessionFiles { id, places: vec![Place { folder, stem }] })
+        Ok(SessionFiles { id, dir: self.dir().to_owned(), places: vec![Place { folder, stem }] })
     }
 }
 
@@ -100,6 +102,7 @@ impl SessionFiles {
             files::sync_folder(&place.folder)?;
         }
         drop(locks);
+        list::forget(&self.dir, &removed);
         for Place { folder, stem } in &self.places {
             // A folder with anything else in it stays.
             if stem == "session" && folder.ends_with(&self.id) && std::fs::remove_dir(folder).is_ok() {

@@ -1,6 +1,7 @@
 //! Where sessions lie, and which one a reference means.
 
 use std::collections::BTreeMap;
+use std::fs::FileType;
 use std::path::{Path, PathBuf};
 
 use super::bytes::ENDINGS;
@@ -62,25 +63,28 @@ impl Store {
 
     /// Every session file by id; where one id has several files, the one that the id means.
     pub(super) fn files(&self) -> Result<BTreeMap<String, PathBuf>, StoreError> {
-        let mut files = BTreeMap::new();
-        for path in entries(self.dir())? {
-            if path.is_dir() {
-                for folder in subfolders(&path)? {
-                    if let (Some(id), Some(file)) = (file_name(&folder), with_any_ending(&folder, "session")) {
-                        files.entry(id).or_insert(file);
-                    }
+        // With the place of its ending. There may be very many: nothing is asked of the system that the list says.
+        let mut files: BTreeMap<String, (usize, PathBuf)> = BTreeMap::new();
+        let mut projects = Vec::new();
+        for (path, form) in typed_entries(self.dir())? {
+            if form.is_dir() {
+                projects.push(path);
+            } else if form.is_file()
+                && let Some((stem, rank)) = ranked_stem(&path)
+                && files.get(&stem).is_none_or(|(known, _)| rank < *known)
+            {
+                files.insert(stem, (rank, path));
+            }
+        }
+        projects.sort();
+        for project in projects {
+            for folder in subfolders(&project)? {
+                if let (Some(id), Some(file)) = (file_name(&folder), with_any_ending(&folder, "session")) {
+                    files.entry(id).or_insert((0, file));
                 }
             }
         }
-        for path in entries(self.dir())? {
-            let Some(id) = id_of(&path) else { continue };
-            if path.is_file()
-                && let Some(preferred) = with_any_ending(self.dir(), &id)
-            {
-                files.insert(id, preferred);
-            }
-        }
-        Ok(files)
+        Ok(files.into_iter().map(|(id, (_, path))| (id, path)).collect())
     }
 
     fn nearest(&self, id: &str) -> Vec<String> {
@@ -127,9 +131,15 @@ pub(super) fn id_of(path: &Path) -> Option<String> {
 
 /// The name of a session file without its ending; `None` for the name of another file.
 pub(super) fn stem_of(path: &Path) -> Option<String> {
+    ranked_stem(path).map(|(stem, _)| stem)
+}
+
+/// The same, with the place of its ending in the order of preference.
+fn ranked_stem(path: &Path) -> Option<(String, usize)> {
     let name = file_name(path)?;
-    let stem = ENDINGS.iter().find_map(|(ending, _)| name.strip_suffix(ending))?;
-    (!stem.is_empty() && !stem.starts_with('.')).then(|| stem.to_owned())
+    let stem = |(ending, _): &(&str, _)| name.strip_suffix(ending);
+    let (rank, stem) = ENDINGS.iter().enumerate().find_map(|(rank, ending)| Some((rank, stem(ending)?)))?;
+    (!stem.is_empty() && !stem.starts_with('.')).then(|| (stem.to_owned(), rank))
 }
 
 fn file_name(path: &Path) -> Option<String> {
@@ -140,21 +150,34 @@ fn with_any_ending(folder: &Path, stem: &str) -> Option<PathBuf> {
     ENDINGS.iter().map(|(ending, _)| folder.join(format!("{stem}{ending}"))).find(|path| path.is_file())
 }
 
-/// What is in a folder; nothing when it does not exist.
+/// What is in a folder, sorted; nothing when it does not exist.
 pub(super) fn entries(folder: &Path) -> Result<Vec<PathBuf>, StoreError> {
-    let entries = match std::fs::read_dir(folder) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(StoreError::io("list", folder)(error)),
-    };
-    let paths: Result<Vec<PathBuf>, _> = entries.map(|entry| entry.map(|entry| entry.path())).collect();
-    let mut paths = paths.map_err(StoreError::io("list", folder))?;
+    let mut paths: Vec<PathBuf> = typed_entries(folder)?.into_iter().map(|(path, _)| path).collect();
     paths.sort();
     Ok(paths)
 }
 
 pub(super) fn subfolders(folder: &Path) -> Result<Vec<PathBuf>, StoreError> {
-    Ok(entries(folder)?.into_iter().filter(|path| path.is_dir()).collect())
+    let folders = typed_entries(folder)?.into_iter().filter(|(_, form)| form.is_dir());
+    let mut folders: Vec<PathBuf> = folders.map(|(path, _)| path).collect();
+    folders.sort();
+    Ok(folders)
+}
+
+/// What is in a folder with what it is, links followed; a link that leads nowhere is a link.
+fn typed_entries(folder: &Path) -> Result<Vec<(PathBuf, FileType)>, StoreError> {
+    let entries = match std::fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(StoreError::io("list", folder)(error)),
+    };
+    let typed = entries.map(|entry| {
+        let entry = entry?;
+        let (path, form) = (entry.path(), entry.file_type()?);
+        let form = if form.is_symlink() { std::fs::metadata(&path).map_or(form, |to| to.file_type()) } else { form };
+        Ok((path, form))
+    });
+    typed.collect::<Result<_, _>>().map_err(StoreError::io("list", folder))
 }
 
 #[cfg(test)]

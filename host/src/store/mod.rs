@@ -12,6 +12,7 @@ mod error;
 mod files;
 mod find;
 mod fork;
+mod list;
 mod lock;
 mod numbering;
 mod problem;
@@ -35,6 +36,7 @@ use bytes::Form;
 pub use delete::SessionFiles;
 pub use error::StoreError;
 pub use fork::Fork;
+pub use list::Listed;
 use lock::Lock;
 pub use problem::ProblemKind;
 pub use read::Problem;
@@ -64,21 +66,6 @@ pub struct Log {
     pub recovered: usize,
     /// What was wrong with the file, in order of line.
     pub problems: Vec<Problem>,
-}
-
-/// One session of a list.
-#[derive(Debug, Clone)]
-pub struct Listed {
-    /// The id that opens it.
-    pub id: String,
-    /// Where it is.
-    pub path: PathBuf,
-    /// Unix time in milliseconds; the file's own time where the session cannot be read.
-    pub created_at: u64,
-    /// Its title, where it has one.
-    pub title: Option<String>,
-    /// Number of derived messages, or why the session cannot be read.
-    pub messages: Result<usize, StoreError>,
 }
 
 /// What a writer hands out as soon as events are durable.
@@ -192,17 +179,6 @@ impl Store {
         let read = read_file(&path)?;
         Ok(Log::recover(path, read))
     }
-
-    /// The sessions of this folder, newest first. A session that cannot be read is listed with its error.
-    ///
-    /// # Errors
-    ///
-    /// The folder cannot be listed. A folder that does not exist holds no sessions.
-    pub fn list(&self) -> Result<Vec<Listed>, StoreError> {
-        let mut listed: Vec<Listed> = self.files()?.into_iter().map(|(id, path)| Listed::read(id, path)).collect();
-        listed.sort_by(|a, b| b.created_at.cmp(&a.created_at).then_with(|| a.id.cmp(&b.id)));
-        Ok(listed)
-    }
 }
 
 #[cfg(unix)]
@@ -286,29 +262,6 @@ impl Log {
         }
         let titles = self.events.iter().rev().filter(|event| event.kind == kind::SESSION_TITLE);
         titles.into_iter().find_map(|event| event.parse::<Data>().ok()).map(|data| data.title)
-    }
-}
-
-impl Listed {
-    fn read(id: String, path: PathBuf) -> Self {
-        match read_file(&path) {
-            Ok(read) => {
-                let log = Log::recover(path.clone(), read);
-                Self {
-                    id,
-                    path,
-                    created_at: log.header.created_at,
-                    title: log.title(),
-                    messages: Ok(log.history().len()),
-                }
-            }
-            Err(error) => {
-                let modified = std::fs::metadata(&path).and_then(|metadata| metadata.modified()).ok();
-                let age = modified.and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
-                let created_at = age.and_then(|age| u64::try_from(age.as_millis()).ok()).unwrap_or_default();
-                Self { id, path, created_at, title: None, messages: Err(error) }
-            }
-        }
     }
 }
 
