@@ -3,24 +3,24 @@
 
 use std::thread;
 
-use dsh_tests::killing::{Bench, Figures};
+use dsh_tests::killing::{Bench, Figures, Form};
 
-/// Each bench kills with moments of its own; they mostly wait, so that two take no longer than one.
-const SEEDS: [u64; 2] = [9, 10];
+/// Each bench kills with moments of its own; they mostly wait, so that three take no longer than one.
+const BENCHES: [(u64, Form); 3] = [(9, Form::Plain), (10, Form::Plain), (11, Form::Compressed)];
 const KILLS: usize = 13;
 
 #[test]
 fn a_turn_that_is_killed_at_any_moment_goes_on_in_another_process() {
     thread::scope(|scope| {
-        for seed in SEEDS {
+        for (seed, form) in BENCHES {
             scope.spawn(move || {
-                let mut bench = Bench::new(seed);
+                let mut bench = Bench::new(seed, form);
                 let mut figures = Figures::default();
                 for _ in 0..KILLS {
                     figures.add(&bench.trial());
                 }
                 // Otherwise the moments were not spread, and the trials have shown nothing.
-                assert!(figures.partial >= 2 && figures.acknowledged > 100, "seed {seed}: {figures}");
+                assert!(figures.partial >= 2 && figures.acknowledged > 100, "seed {seed}, {form:?}: {figures}");
             });
         }
     });

@@ -2,9 +2,21 @@
 //! own reader cannot be the judge. It knows no damage but a torn last line, and panics at any other.
 
 use std::fs;
+use std::io::Read;
 use std::path::Path;
 
 use serde_json::{Value, json};
+
+/// What a decoder that knows nothing of sessions makes of a file, up to where it ends.
+fn decompressed(bytes: &[u8]) -> Vec<u8> {
+    let mut decoder = zstd::stream::read::Decoder::new(bytes).unwrap();
+    let (mut all, mut piece) = (Vec::new(), [0; 4096]);
+    // A frame that goes on ends with an error, behind all that could be decoded.
+    while let Ok(length @ 1..) = decoder.read(&mut piece) {
+        all.extend_from_slice(&piece[..length]);
+    }
+    all
+}
 
 /// A session file.
 #[derive(Debug, Clone)]
@@ -25,7 +37,10 @@ impl SessionLog {
     /// When the file cannot be read, a line before the last is no JSON, or a `seq` is not the next number.
     #[must_use]
     pub fn read(path: &Path) -> Option<Self> {
-        let bytes = fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        let mut bytes = fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        if path.extension().is_some_and(|ending| ending == "zst") {
+            bytes = decompressed(&bytes);
+        }
         let complete = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
         let text = std::str::from_utf8(&bytes[..complete]).expect("complete lines are UTF-8");
         let mut lines = text.lines().enumerate().map(|(number, line)| {

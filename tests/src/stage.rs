@@ -93,7 +93,8 @@ impl Stage {
             return Vec::new();
         }
         let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-        let mut files: Vec<PathBuf> = files.filter(|path| has_extension(path, "jsonl")).collect();
+        let mut files: Vec<PathBuf> =
+            files.filter(|path| has_extension(path, "jsonl") || has_extension(path, "zst")).collect();
         files.sort();
         files
     }

@@ -8,7 +8,7 @@ use crate::agent::Composition;
 use crate::llm::client::Client;
 use crate::llm::registry::Registry;
 use crate::loader::Loader;
-use crate::manifest::{Lookup, Manifest};
+use crate::manifest::{Compression, Lookup, Manifest};
 use crate::store::Store;
 
 /// The global options, resolved.
@@ -69,6 +69,10 @@ impl Context {
         let registry = self.registry(&manifest)?;
         let client = Client::new(manifest.transport);
         let store = Store::new(&manifest.sessions.dir);
+        let store = match manifest.sessions.compression {
+            Compression::None => store,
+            Compression::Zstd => store.compressed(),
+        };
         Ok(Arc::new(Composition { manifest, registry, client, store }))
     }
 

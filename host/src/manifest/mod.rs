@@ -113,6 +113,8 @@ pub enum Compression {
     /// Plain JSON lines.
     #[default]
     None,
+    /// Zstandard frames of JSON lines, for new sessions.
+    Zstd,
 }
 
 /// One `[[adapter]]`.

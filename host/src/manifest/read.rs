@@ -233,12 +233,8 @@ impl Reader<'_> {
         {
             sessions.dir = dir;
         }
-        if let Some(("zstd", place)) = self.variant(table, "compression", &["none", "zstd"]) {
-            self.unsupported(
-                place,
-                "compressed session logs cannot be written by this version",
-                "write \"none\", or leave the key out; logs compressed with zstd are read all the same",
-            );
+        if let Some(("zstd", _)) = self.variant(table, "compression", &["none", "zstd"]) {
+            sessions.compression = Compression::Zstd;
         }
         sessions
     }

@@ -38,8 +38,8 @@ struct Loader {
 struct Sessions {
     /// Folder of the session logs; relative to this file. Default: `sessions` under the home folder.
     dir: Option<String>,
-    /// How logs are written. This version writes "none" only; compressed logs are read.
-    #[schemars(extend("enum" = ["none"]))]
+    /// How new sessions are stored: "none" (the default) as plain lines, "zstd" compressed.
+    #[schemars(extend("enum" = ["none", "zstd"]))]
     compression: Option<String>,
 }
 

@@ -1,10 +1,11 @@
 //! Session files: finding, reading, writing, locking. Knows lines and events, nothing of providers.
 //!
 //! Promises: an event is handed to [`OnDurable`] only after it is on the disk; reading never writes; a file is only
-//! ever appended to, except that a last line which was cut off in the middle is cut when the session is opened to
-//! write, and that [`Store::repair`] puts a sound file in the place of a damaged one, which it keeps. Only
-//! [`SessionFiles::delete`] removes anything. One process at a time writes to a session. A plain log is continued in place, whatever its form; a compressed
-//! one in a plain file beside it, which its id means from then on.
+//! ever appended to, except that a last line or block which was cut off in the middle is cut when the session is opened
+//! to write, and that [`Store::repair`] puts a sound file in the place of a damaged one, which it keeps. Only
+//! [`SessionFiles::delete`] removes anything. One process at a time writes to a session. A plain log is continued in
+//! place. So is a compressed one by a store that compresses, where its end is sound or only cut off; else it is continued
+//! in a plain file beside it, which its id means from then on.
 
 mod bytes;
 mod delete;
@@ -32,7 +33,7 @@ use crate::session::derive::{self, DerivedMessage};
 use crate::session::event::{Event, Header, NewEvent, kind};
 use crate::session::{line, recovery};
 
-use bytes::Form;
+use bytes::{BatchEnd, CLOSING, Form, Packer, Tail};
 pub use delete::SessionFiles;
 pub use error::StoreError;
 pub use fork::Fork;
@@ -50,6 +51,7 @@ pub(crate) use writer::now;
 #[derive(Debug, Clone)]
 pub struct Store {
     dir: PathBuf,
+    form: Form,
 }
 
 /// A session as read. Reading never writes.
@@ -75,7 +77,13 @@ impl Store {
     /// A store at this folder, which need not exist.
     #[must_use]
     pub fn new(dir: impl Into<PathBuf>) -> Self {
-        Self { dir: dir.into() }
+        Self { dir: dir.into(), form: Form::Plain }
+    }
+
+    /// The same store, which writes new sessions compressed and continues compressed ones in place.
+    #[must_use]
+    pub fn compressed(self) -> Self {
+        Self { form: Form::Zstd, ..self }
     }
 
     /// The folder.
@@ -84,7 +92,7 @@ impl Store {
         &self.dir
     }
 
-    /// Creates `<dir>/<id>.jsonl` with its header, durably, and locks it.
+    /// Creates `<dir>/<id>.jsonl`, or `<dir>/<id>.jsonl.zst`, with its header, durably, and locks it.
     ///
     /// # Errors
     ///
@@ -92,7 +100,7 @@ impl Store {
     pub fn create(&self, header: Header, on_durable: OnDurable) -> Result<Writer, StoreError> {
         find::check_id(&header.id)?;
         files::create_folder(&self.dir)?;
-        let path = self.dir.join(format!("{}.jsonl", header.id));
+        let path = self.dir.join(format!("{}{}", header.id, self.form.ending()));
         let lock = Lock::take(&path)?;
         if let Some(existing) = self.find(&header.id)? {
             return Err(StoreError::Exists(existing));
@@ -101,21 +109,25 @@ impl Store {
             .open(&path)
             .map_err(StoreError::io("create", &path))?;
         let line = format!("{}\n", json::raw(&header));
-        let written = file
-            .write_all(line.as_bytes())
-            .and_then(|()| file.sync_all())
+        let packed = Packer::new(self.form).pack(line.into_bytes(), BatchEnd::Frame);
+        let written = packed
+            .and_then(|bytes| file.write_all(&bytes).and_then(|()| file.sync_all()).map(|()| bytes.len() as u64))
             .map_err(StoreError::io("write", &path))
-            .and_then(|()| files::sync_folder(&self.dir));
-        if let Err(error) = written {
-            // Half a header is no session; the name must stay free for another try.
-            let _ = std::fs::remove_file(&path);
-            return Err(error);
-        }
+            .and_then(|length| files::sync_folder(&self.dir).map(|()| length));
+        let length = match written {
+            Ok(length) => length,
+            Err(error) => {
+                // Half a header is no session; the name must stay free for another try.
+                let _ = std::fs::remove_file(&path);
+                return Err(error);
+            }
+        };
         let start = Start {
             path,
             sink: file,
+            form: self.form,
             lock,
-            length: line.len() as u64,
+            length,
             next_seq: 0,
             offset: 0,
             last_time: header.created_at,
@@ -133,35 +145,59 @@ impl Store {
         let path = self.resolve_to_write(reference)?;
         let lock = Lock::take(&path)?;
         let read = read_file(&path)?;
-        let (path, mut file) = match Form::of(&path) {
-            Form::Plain => {
+        let (path, mut file, tail) = match (Form::of(&path), self.form, read.tail) {
+            (Form::Plain, _, _) => {
                 let file = OpenOptions::new().append(true).open(&path).map_err(StoreError::io("open", &path))?;
-                (path, file)
+                (path, file, None)
             }
-            Form::Zstd => continue_beside(&path, &read.lines)?,
+            (Form::Zstd, Form::Zstd, Some(tail)) => {
+                check_not_continued(&path)?;
+                let file = OpenOptions::new().append(true).open(&path).map_err(StoreError::io("open", &path))?;
+                (path, file, Some(tail))
+            }
+            (Form::Zstd, _, _) => {
+                let (path, file) = continue_beside(&path, &read.lines)?;
+                (path, file, None)
+            }
         };
         let in_memory = read.events.len() as u64;
         let offset = i64::try_from(read.next_stored_seq).unwrap_or(i64::MAX) - i64::try_from(in_memory).unwrap_or(0);
-        let torn = read.sound < read.lines.len();
-        let mut appended = String::new();
-        if read.lines[..read.sound].last().is_some_and(|byte| *byte != b'\n') {
-            appended.push('\n');
+        // Where the file is cut, and the whole lines behind that, which blocks that were cut off may hold.
+        let Tail { length: cut, decoded, open } =
+            tail.unwrap_or(Tail { length: read.sound, decoded: read.sound, open: false });
+        let mut lines = Vec::new();
+        if read.lines[..decoded].last().is_some_and(|byte| *byte != b'\n') {
+            lines.push(b'\n');
         }
-        let sound = read.sound as u64;
+        lines.extend_from_slice(read.lines.get(decoded..read.sound).unwrap_or_default());
+        if lines.last().is_some_and(|byte| *byte != b'\n') {
+            lines.push(b'\n');
+        }
+        let form = if tail.is_some() { Form::Zstd } else { Form::Plain };
         let log = Log::recover(path.clone(), read);
-        line::encode(&log.events[log.events.len() - log.recovered..], offset, &mut appended);
+        let mut recovered = String::new();
+        line::encode(&log.events[log.events.len() - log.recovered..], offset, &mut recovered);
+        lines.extend_from_slice(recovered.as_bytes());
+        let mut appended = if open { CLOSING.to_vec() } else { Vec::new() };
+        if !lines.is_empty() {
+            let packed = Packer::new(form).pack(lines, BatchEnd::Frame);
+            appended.extend(packed.map_err(StoreError::io("compress", &path))?);
+        }
+        let cut = cut as u64;
+        let torn = file.metadata().map_err(StoreError::io("read", &path))?.len() > cut;
         if torn {
-            file.set_len(sound).map_err(StoreError::io("cut the torn end of", &path))?;
+            file.set_len(cut).map_err(StoreError::io("cut the torn end of", &path))?;
         }
         if torn || !appended.is_empty() {
-            let written = file.write_all(appended.as_bytes()).and_then(|()| file.sync_data());
+            let written = file.write_all(&appended).and_then(|()| file.sync_data());
             written.map_err(StoreError::io("write", &path))?;
         }
         let start = Start {
             path,
             sink: file,
+            form,
             lock,
-            length: sound + appended.len() as u64,
+            length: cut + appended.len() as u64,
             next_seq: log.events.len() as u64,
             offset,
             last_time: log.events.last().map_or(log.header.created_at, |event| event.time),
@@ -207,14 +243,20 @@ fn read_file(path: &Path) -> Result<FileRead, StoreError> {
     })
 }
 
-/// Writes the lines of a compressed log to a plain file beside it, and opens that. The name appears only when all of
-/// it is durable.
-fn continue_beside(compressed: &Path, lines: &[u8]) -> Result<(PathBuf, File), StoreError> {
+/// The plain file beside a compressed log, which must not exist.
+fn check_not_continued(compressed: &Path) -> Result<PathBuf, StoreError> {
     // `x.jsonl.zst` without its last ending.
     let path = compressed.with_extension("");
     if path.exists() {
         return Err(StoreError::Continued { path: compressed.to_owned(), continued: path });
     }
+    Ok(path)
+}
+
+/// Writes the lines of a compressed log to a plain file beside it, and opens that. The name appears only when all of
+/// it is durable.
+fn continue_beside(compressed: &Path, lines: &[u8]) -> Result<(PathBuf, File), StoreError> {
+    let path = check_not_continued(compressed)?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let unfinished = path.with_file_name(format!(".{name}.tmp"));
     let mut file = files::private(OpenOptions::new().write(true).create(true).truncate(true))

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use dsh_plugin_api::json;
 
 use super::StoreError;
-use super::bytes::{self, Form};
+use super::bytes::{self, Form, Tail};
 use super::numbering::Numbering;
 use super::problem::ProblemKind;
 use crate::session::derive::SurfaceOp;
@@ -63,6 +63,8 @@ pub(super) struct FileRead {
     pub lines: Vec<u8>,
     /// Length of `lines` without a torn tail.
     pub sound: usize,
+    /// Where a compressed file can be continued in place.
+    pub tail: Option<Tail>,
     /// The seq that the next event gets in the file: above all that stand there.
     pub next_stored_seq: u64,
 }
@@ -78,9 +80,12 @@ pub(super) enum Unreadable {
 
 /// Reads the bytes of a file. `id` stands for a header that is missing.
 pub(super) fn read(file: Vec<u8>, form: Form, id: &str) -> Result<FileRead, Unreadable> {
-    let (lines, breaks) = match form {
-        Form::Plain => (file, Vec::new()),
-        Form::Zstd => bytes::decode(&file),
+    let (lines, breaks, tail) = match form {
+        Form::Plain => (file, Vec::new(), None),
+        Form::Zstd => {
+            let decoded = bytes::decode(&file);
+            (decoded.lines, decoded.breaks, decoded.tail)
+        }
     };
     let mut reader = Reader::new(id);
     let mut breaks = breaks.into_iter().peekable();
@@ -107,7 +112,7 @@ pub(super) fn read(file: Vec<u8>, form: Form, id: &str) -> Result<FileRead, Unre
     for b in breaks {
         reader.problem(reader.line.max(1), ProblemKind::TornFrame, format!("{}; what it held is lost", b.message));
     }
-    reader.finish(lines, sound)
+    Ok(FileRead { tail, ..reader.finish(lines, sound)? })
 }
 
 fn newline(bytes: &[u8]) -> Option<usize> {
@@ -328,6 +333,7 @@ impl<'a> Reader<'a> {
             problems: self.problems,
             lines,
             sound,
+            tail: None,
         })
     }
 

@@ -358,6 +358,7 @@ fn after_a_write_error_nothing_is_acknowledged_and_the_session_opens_again() {
         let start = Start {
             path: path.clone(),
             sink: Failing { file: OpenOptions::new().append(true).open(&path).unwrap(), calls: 0, fail_at },
+            form: Form::Plain,
             lock: Lock::take(&path).unwrap(),
             length: text.len() as u64,
             next_seq: 0,
@@ -379,5 +380,167 @@ fn after_a_write_error_nothing_is_acknowledged_and_the_session_opens_again() {
         let log = store.read("s").unwrap();
         assert_eq!((log.problems.len(), log.events.len()), (0, acknowledged.len()), "failed at {fail_at}");
         drop(store.open("s", nobody()).unwrap());
+    }
+}
+
+/// A compressed session as it was while its writer lived: the file after each checkpoint, and how many events were
+/// acknowledged by then.
+fn compressed_states(dir: &Path) -> (Store, PathBuf, Vec<(usize, usize)>, Vec<u8>) {
+    let store = Store::new(dir).compressed();
+    let writer = store.create(Header::new("s", 5, None), nobody()).unwrap();
+    let path = writer.path().to_owned();
+    assert_eq!(path, dir.join("s.jsonl.zst"));
+    let mut states = Vec::new();
+    let mut count = 0;
+    let mut commit = |events: Vec<NewEvent>| {
+        count += events.len();
+        writer.append(events);
+        checkpoint(&writer).unwrap();
+        states.push((usize::try_from(path.metadata().unwrap().len()).unwrap(), count));
+    };
+    let (_, events) = small_session();
+    commit(events[..4].to_vec());
+    commit(events[4..].to_vec());
+    commit(vec![NewEvent::step_end(1, 1), NewEvent::turn_end(1, &json!({"kind":"completed"}))]);
+    // Texts that do not compress, so that one batch is several blocks and a block can end in the middle of a line.
+    let mut noise = 1_u64;
+    let mut text = |length: usize| -> String {
+        let mut letter = || {
+            noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            char::from(b'0' + u8::try_from(noise >> 58).unwrap() % 64 % 43)
+        };
+        (0..length).map(|_| letter()).filter(|letter| *letter != '\\').collect()
+    };
+    commit(vec![NewEvent::turn_start(2), NewEvent::user_message(&Message::user("v", "more"))]);
+    commit((0..4).map(|n| NewEvent::user_message(&Message::user(format!("n{n}"), text(50_000)))).collect());
+    commit(events[4..7].to_vec());
+    let bytes = std::fs::read(&path).unwrap();
+    (store, path, states, bytes)
+}
+
+#[test]
+fn a_compressed_log_that_is_cut_at_any_byte_keeps_what_was_acknowledged_and_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, path, states, bytes) = compressed_states(dir.path());
+    let all = read::read(bytes.clone(), Form::Zstd, "s").unwrap();
+    assert_eq!(all.problems, [], "a frame that goes on is no damage");
+    let form = |events: &[Event]| events.iter().map(|event| json::raw(event).get().to_owned()).collect::<Vec<_>>();
+    let all = form(&all.events);
+    let header = zstd::zstd_safe::find_frame_compressed_size(&bytes).unwrap();
+    let near = |cut: &usize| states.iter().any(|(length, _)| cut.abs_diff(*length) < 12) || *cut < states[3].0;
+    // Every byte of the small batches; the noise in steps, and every byte around the ends of batches.
+    for cut in (header..=bytes.len()).filter(|cut| near(cut) || cut % 4_999 == 0 || *cut > states[4].0) {
+        std::fs::write(&path, &bytes[..cut]).unwrap();
+        let acknowledged = states.iter().rev().find(|(length, _)| *length <= cut).map_or(0, |(_, count)| *count);
+        let log = store.read("s").unwrap();
+        let (opened, writer) = store.open("s", nobody()).unwrap();
+        let kept = opened.events.len() - opened.recovered;
+        assert!(kept >= acknowledged, "{kept} of {acknowledged} events; cut at {cut}");
+        assert_eq!(form(&opened.events[..kept]), all[..kept], "cut at {cut}");
+        assert_eq!(form(&opened.events), form(&log.events), "what is read is what becomes durable; cut at {cut}");
+        writer.append(vec![NewEvent::turn_start(3), NewEvent::user_message(&Message::user("n", "next"))]);
+        checkpoint(&writer).unwrap();
+        let unfinished = store.read("s").unwrap();
+        assert_eq!(unfinished.problems, [], "cut at {cut}");
+        writer.append(vec![NewEvent::turn_end(3, &json!({"kind":"completed"}))]);
+        drop(writer);
+        let log = store.read("s").unwrap();
+        assert_eq!((log.problems.as_slice(), log.recovered), (&[][..], 0), "cut at {cut}");
+        assert_eq!(log.messages().last().unwrap().text(), "next", "cut at {cut}");
+        assert_eq!(form(&log.events[..opened.events.len()]), form(&opened.events), "cut at {cut}");
+        let decoded = zstd::decode_all(&std::fs::read(&path).unwrap()[..]).unwrap();
+        assert!(decoded.ends_with(b"\n"), "any decoder reads the whole file; cut at {cut}");
+        assert!(!dir.path().join("s.jsonl").exists(), "it goes on in place");
+    }
+}
+
+#[test]
+fn a_compressed_log_is_whole_for_any_decoder_once_its_writer_is_gone() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::new(dir.path()).compressed();
+    let writer = store.create(Header::new("s", 5, None), nobody()).unwrap();
+    writer.append(small_session().1);
+    checkpoint(&writer).unwrap();
+    let path = writer.path().to_owned();
+    assert!(zstd::decode_all(&std::fs::read(&path).unwrap()[..]).is_err(), "the frame goes on");
+    drop(writer);
+    let whole = std::fs::read(&path).unwrap();
+    let decoded = zstd::decode_all(&whole[..]).unwrap();
+    let log = store.read("s").unwrap();
+    assert_eq!((log.problems.len(), log.events.len() - log.recovered), (0, 9));
+    assert_eq!(decoded.iter().filter(|byte| **byte == b'\n').count(), 8, "a header, six events, one row");
+    // Opening closes the turn; opening again has nothing left to do.
+    drop(store.open("s", nobody()).unwrap());
+    let recovered = std::fs::read(&path).unwrap();
+    assert!(recovered.starts_with(&whole) && recovered.len() > whole.len());
+    drop(store.open("s", nobody()).unwrap());
+    assert_eq!(std::fs::read(&path).unwrap(), recovered, "opening a sound log changes no byte");
+}
+
+#[test]
+fn a_session_keeps_the_form_that_it_began_in() {
+    let text = format!("{HEADER}\n{}\n", user(0, "a"));
+    let (_dir, store, path) = store_with(&text);
+    let (log, writer) = store.compressed().open("s", nobody()).unwrap();
+    assert_eq!(writer.path(), path.canonicalize().unwrap());
+    writer.append(vec![NewEvent::user_message(&Message::user("n", "next"))]);
+    drop(writer);
+    let after = std::fs::read_to_string(&path).unwrap();
+    assert!(after.starts_with(&text) && after.contains("next") && log.problems.is_empty(), "{after}");
+}
+
+#[test]
+fn a_compressed_log_whose_end_is_damaged_is_not_cut_but_continued_beside() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, path, states, mut bytes) = compressed_states(dir.path());
+    // A block of the kind that does not exist, behind acknowledged events.
+    bytes.truncate(states[1].0);
+    bytes.extend_from_slice(&[0xff; 40]);
+    std::fs::write(&path, &bytes).unwrap();
+    let (log, writer) = store.open("s", nobody()).unwrap();
+    assert_eq!(log.events.len() - log.recovered, states[1].1);
+    assert_eq!(writer.path(), dir.path().canonicalize().unwrap().join("s.jsonl"));
+    drop(writer);
+    assert_eq!(std::fs::read(&path).unwrap(), bytes, "the original is untouched");
+}
+
+#[test]
+fn a_compressed_batch_that_cannot_be_written_is_cut_off_again() {
+    for fail_at in 1..=8 {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::new(dir.path()).compressed();
+        let writer = store.create(Header::new("s", 5, None), nobody()).unwrap();
+        let path = writer.path().to_owned();
+        drop(writer);
+        let acknowledged = Arc::new(Mutex::new(Vec::new()));
+        let seen = acknowledged.clone();
+        let start = Start {
+            path: path.clone(),
+            sink: Failing { file: OpenOptions::new().append(true).open(&path).unwrap(), calls: 0, fail_at },
+            form: Form::Zstd,
+            lock: Lock::take(&path).unwrap(),
+            length: path.metadata().unwrap().len(),
+            next_seq: 0,
+            offset: 0,
+            last_time: 0,
+        };
+        let on_durable: OnDurable = Box::new(move |events| seen.lock().unwrap().extend(events.events().map(|e| e.seq)));
+        let writer = Writer::start(start, on_durable).unwrap();
+        let mut errors = 0;
+        for n in 0..3 {
+            writer.append(vec![NewEvent::user_message(&Message::user(format!("u{n}"), "text"))]);
+            errors += usize::from(checkpoint(&writer).is_err());
+        }
+        // The seventh and the eighth call end the frame.
+        drop(writer);
+        let acknowledged = acknowledged.lock().unwrap().len();
+        assert_eq!(acknowledged + errors, 3, "failed at {fail_at}");
+        let log = store.read("s").unwrap();
+        assert_eq!((log.problems.as_slice(), log.events.len()), (&[][..], acknowledged), "failed at {fail_at}");
+        let (_, writer) = store.open("s", nobody()).unwrap();
+        writer.append(vec![NewEvent::user_message(&Message::user("n", "next"))]);
+        drop(writer);
+        let log = store.read("s").unwrap();
+        assert_eq!((log.problems.len(), log.events.len()), (0, acknowledged + 1), "failed at {fail_at}");
     }
 }

@@ -10,9 +10,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::oneshot;
 
+use super::bytes::{BatchEnd, Form, Packer};
 use super::lock::Lock;
 use super::{OnDurable, StoreError};
 use crate::session::batch::{Durable, NewEvents, PlacedEvents};
+use crate::session::event::kind;
 use crate::session::line;
 
 /// Longest time that an event waits for others before it is written.
@@ -69,6 +71,7 @@ struct Queue {
 pub(super) struct Start<S> {
     pub path: PathBuf,
     pub sink: S,
+    pub form: Form,
     pub lock: Lock,
     /// Length of the file in bytes; everything up to it is durable.
     pub length: u64,
@@ -82,9 +85,10 @@ pub(super) struct Start<S> {
 
 impl Writer {
     pub(super) fn start<S: Sink>(start: Start<S>, on_durable: OnDurable) -> Result<Self, StoreError> {
-        let Start { path, sink, lock, length, next_seq, offset, last_time } = start;
+        let Start { path, sink, form, lock, length, next_seq, offset, last_time } = start;
         let (orders, inbox) = mpsc::channel();
-        let thread = LogThread { path: path.clone(), sink, length, offset, on_durable, failed: None };
+        let packer = Packer::new(form);
+        let thread = LogThread { path: path.clone(), sink, packer, length, offset, on_durable, failed: None };
         let thread = std::thread::Builder::new()
             .name("session-log".to_owned())
             .spawn(move || thread.run(&inbox))
@@ -164,6 +168,7 @@ pub(crate) fn now() -> u64 {
 struct LogThread<S> {
     path: PathBuf,
     sink: S,
+    packer: Packer,
     /// Length of the durable part.
     length: u64,
     offset: i64,
@@ -182,6 +187,20 @@ impl<S: Sink> LogThread<S> {
                 let _ = done.send(result.clone());
             }
         }
+        self.close();
+    }
+
+    /// Ends the frame that is being written. Every event is durable already, and a frame that stays unfinished can be
+    /// read, so a failure costs nothing.
+    fn close(&mut self) {
+        let closing = self.packer.close();
+        if closing.is_empty() || self.failed.is_some() {
+            return;
+        }
+        if let Err(error) = self.sink.append(closing).and_then(|()| self.sink.sync()) {
+            tracing::debug!(path = %self.path.display(), %error, "the last frame of the log stays unfinished");
+            let _ = self.sink.cut(self.length);
+        }
     }
 
     fn commit(&mut self, events: Vec<PlacedEvents>) {
@@ -190,14 +209,18 @@ impl<S: Sink> LogThread<S> {
         }
         let mut lines = String::new();
         line::encode(&events, self.offset, &mut lines);
-        let written = self
-            .sink
-            .append(lines.as_bytes())
-            .map_err(StoreError::io("write", &self.path))
-            .and_then(|()| self.sink.sync().map_err(StoreError::io("sync", &self.path)));
+        let turn_ends =
+            |placed: &PlacedEvents| matches!(placed, PlacedEvents::One(event) if event.kind == kind::TURN_END);
+        let end = if events.iter().any(turn_ends) { BatchEnd::Frame } else { BatchEnd::Flush };
+        let packed = self.packer.pack(lines.into_bytes(), end).map_err(StoreError::io("compress", &self.path));
+        let written = packed.and_then(|bytes| {
+            self.sink.append(&bytes).map_err(StoreError::io("write", &self.path))?;
+            self.sink.sync().map_err(StoreError::io("sync", &self.path))?;
+            Ok(bytes.len() as u64)
+        });
         match written {
-            Ok(()) => {
-                self.length += lines.len() as u64;
+            Ok(length) => {
+                self.length += length;
                 (self.on_durable)(&Durable::from(events));
             }
             Err(error) => {
@@ -267,7 +290,16 @@ impl Writer {
             }
         }
         let lock = Lock::take(path).unwrap();
-        let start = Start { path: path.to_owned(), sink: Full, lock, length: 0, next_seq: 0, offset: 0, last_time: 0 };
+        let start = Start {
+            path: path.to_owned(),
+            sink: Full,
+            form: Form::Plain,
+            lock,
+            length: 0,
+            next_seq: 0,
+            offset: 0,
+            last_time: 0,
+        };
         Self::start(start, Box::new(|_| panic!("nothing is durable on a full disk"))).unwrap()
     }
 }

@@ -49,7 +49,6 @@ const BROKEN: &[Broken] = &[
     ("version = 1\n[[adapter]]\nid = \"a\"\n", Code::MissingKey, (2, 1), "[[adapter]]", "adapter `a` without `library`", "name its library"),
     // Words.
     ("version = 1\n[sessions]\ncompression = \"zst\"\n", Code::UnknownVariant, (3, 15), "\"zst\"", "`compression` cannot be `zst`", "did you mean `zstd`?"),
-    ("version = 1\n[sessions]\ncompression = \"zstd\"\n", Code::Unsupported, (3, 15), "\"zstd\"", "cannot be written by this version", "read all the same"),
     ("version = 1\n[[adapter]]\nid = \"a\"\nlibrary = \"l\"\nisolation = \"process\"\n", Code::Unsupported, (5, 13), "\"process\"", "in its own process only", "write \"in-process\""),
     ("version = 1\n[[adapter]]\nid = \"a\"\nlibrary = \"l\"\nisolation = \"in_process\"\n", Code::UnknownVariant, (5, 13), "\"in_process\"", "`isolation` cannot be `in_process`", "did you mean `in-process`?"),
     ("version = 1\n[agent]\nreasoning_effort = \"hihg\"\n", Code::UnknownVariant, (3, 20), "\"hihg\"", "cannot be `hihg`", "did you mean `high`?"),

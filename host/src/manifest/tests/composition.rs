@@ -106,7 +106,7 @@ fn every_key_is_read() {
     let world = World::new();
     let hash = "AB".repeat(32);
     let text = format!(
-        "version = 1\n[sessions]\ndir = \"/s\"\ncompression = \"none\"\n\
+        "version = 1\n[sessions]\ndir = \"/s\"\ncompression = \"zstd\"\n\
          [[adapter]]\nid = \"a\"\nlibrary = \"dsh-llm-a\"\nisolation = \"in-process\"\nsha256 = \"{hash}\"\nrequired = true\n\
          [adapter.config]\nn = 18446744073709551615\nf = 0.5\nday = 2020-01-02\nlist = [1, {{ x = true }}]\n\
          [agent]\nmodel = \"r/a/b\"\ntools = [\"bash\"]\nsystem = \"s\"\nmax_tokens = 9\ntemperature = 1\n\
@@ -116,6 +116,7 @@ fn every_key_is_read() {
     );
     let manifest = world.compose(&text, &[]).unwrap();
     assert_eq!(manifest.sessions.dir, Path::new("/s"));
+    assert_eq!(manifest.sessions.compression, Compression::Zstd);
     let adapter = &manifest.adapters[0];
     assert_eq!(adapter.spec.library, LibraryRef::Name("dsh-llm-a".into()));
     assert_eq!(adapter.spec.sha256.as_deref(), Some(hash.to_lowercase().as_str()));
