@@ -93,7 +93,7 @@ impl Session {
     ) -> Result<Self, AgentError> {
         let (log, writer) = composition.store.open(reference, durable(&updates))?;
         writer.checkpoint().await?;
-        let past = Past::of(&log.events);
+        let past = Past::of(log.events.singles());
         let last_model = past.last_model.filter(|model| composition.registry.resolve(model).is_ok());
         Ok(Self {
             id: log.header.id.clone(),
@@ -209,13 +209,13 @@ fn degrade_key(message_id: &str, position: usize, reason: &str, provider: &str) 
 
 /// What the routes of a session are spared, since they refused it. Routes that refused nothing are left out.
 #[must_use]
-pub fn spared_routes(events: &[Event]) -> HashMap<String, Spared> {
+pub fn spared_routes<'a>(events: impl IntoIterator<Item = &'a Event>) -> HashMap<String, Spared> {
     Past::of(events).spared
 }
 
 /// The model that a session used last, as `provider/model`.
 #[must_use]
-pub fn last_model(events: &[Event]) -> Option<String> {
+pub fn last_model<'a>(events: impl IntoIterator<Item = &'a Event>) -> Option<String> {
     Past::of(events).last_model
 }
 
@@ -234,7 +234,7 @@ struct Past {
 }
 
 impl Past {
-    fn of(events: &[Event]) -> Self {
+    fn of<'a>(events: impl IntoIterator<Item = &'a Event>) -> Self {
         let mut past = Self::default();
         for event in events {
             past.take(event);

@@ -100,7 +100,7 @@ pub(super) fn prepare_session(
     route: &Arc<Route>,
     target: &Target,
 ) -> Result<Prepared, Failure> {
-    let spared = spared_routes(&log.events).remove(&target.provider).unwrap_or_default();
+    let spared = spared_routes(log.events.singles()).remove(&target.provider).unwrap_or_default();
     let input = RequestInput { images_from: spared.images_from, ..input_of_session(log, manifest) };
     let mut prepared = prepare(route, target, &input, spared.replay())?;
     prepared.repairs.extend(closed_calls(log));
@@ -113,7 +113,7 @@ pub(super) fn prepare_session(
 fn input_of_session(log: &Log, manifest: &Manifest) -> RequestInput {
     let header = log
         .events
-        .iter()
+        .singles()
         .rev()
         .filter(|event| event.kind == kind::REQUEST_HEADER)
         .find_map(|event| json::from_str::<Object>(event.data.get()).ok()?.take_as::<Object>("header"));
@@ -135,7 +135,7 @@ fn input_of_session(log: &Log, manifest: &Manifest) -> RequestInput {
 /// The results that recovery gave to calls whose process died. They are not in the file yet, so the request shows
 /// them as the repairs they are.
 fn closed_calls(log: &Log) -> Vec<Repair> {
-    let stored = (log.events.len() - log.recovered) as u64;
+    let stored = log.events.len() - log.recovered;
     let history = log.history().into_iter().enumerate();
     let closed =
         history.filter(|(_, entry)| entry.seq >= stored && matches!(entry.message.source, Source::Tool { .. }));

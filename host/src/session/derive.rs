@@ -24,19 +24,34 @@ pub struct DerivedMessage {
 
 /// The history that these events derive to.
 #[must_use]
-pub fn history(events: &[Event]) -> Vec<DerivedMessage> {
-    let mut surface: Vec<DerivedMessage> = Vec::new();
-    for event in events {
-        let Some(body) = Body::of(event) else { continue };
+pub fn history<'a>(events: impl IntoIterator<Item = &'a Event>) -> Vec<DerivedMessage> {
+    let mut surface = Surface::default();
+    events.into_iter().for_each(|event| surface.take(event));
+    surface.0
+}
+
+/// The messages that the events so far put on the surface.
+#[derive(Debug, Default)]
+pub struct Surface(Vec<DerivedMessage>);
+
+impl Surface {
+    /// Takes the next event.
+    pub fn take(&mut self, event: &Event) {
+        let Some(body) = Body::of(event) else { return };
         let place = match SurfaceOp::of(event) {
-            SurfaceOp::Append => surface.len(),
-            SurfaceOp::Replace { start, end } => replace(&mut surface, start, end),
+            SurfaceOp::Append => self.0.len(),
+            SurfaceOp::Replace { start, end } => replace(&mut self.0, start, end),
         };
         if let Some(message) = body.message {
-            surface.insert(place, DerivedMessage { message, interrupted: body.interrupted, seq: event.seq });
+            self.0.insert(place, DerivedMessage { message, interrupted: body.interrupted, seq: event.seq });
         }
     }
-    surface
+
+    /// True when there is no message.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
 }
 
 /// Takes the messages of these seqs off the surface; returns where the first of them stood, or the end.
@@ -157,7 +172,8 @@ mod tests {
         let mut events = Vec::new();
         for line in lines {
             for record in scan(line.as_bytes()).records {
-                events.extend(record.into_events(Place { seq: events.len() as u64, time: 0 }).unwrap().events);
+                let read = record.into_entry(Place { seq: events.len() as u64, time: 0 }).unwrap();
+                events.extend(read.entry.events().map(std::borrow::Cow::into_owned));
             }
         }
         events

@@ -1,7 +1,7 @@
 //! Lines: how events stand in a file, and what a line that is damaged still holds.
 //!
 //! [`scan`] reads every complete record of a line, also behind NUL bytes, behind a fragment and behind another record.
-//! [`encode`] writes events, runs of deltas as packed rows. What `encode` writes, `scan` and [`Record::into_events`]
+//! [`encode`] writes events, runs of deltas as packed rows. What `encode` writes, `scan` and [`Record::into_entry`]
 //! give back exactly.
 
 use std::borrow::Cow;
@@ -10,6 +10,7 @@ use dsh_plugin_api::json::{self, Object};
 
 use super::batch::PlacedEvents;
 use super::event::{Event, Header};
+use super::events::{Entry, Row};
 use super::row::{self, Segment};
 
 /// Runs shorter than this stay plain events.
@@ -225,13 +226,13 @@ pub struct Place {
     pub time: u64,
 }
 
-/// Events of one record.
+/// What a record was read as.
 #[derive(Debug)]
-pub struct Events {
+pub struct Read {
     /// The `seq` or `seq0` that was written, where one was.
     pub stored_seq: Option<u64>,
-    /// The events, numbered from the `seq` of the place that was given.
-    pub events: Vec<Event>,
+    /// Its events, numbered from the `seq` of the place that was given.
+    pub entry: Entry,
     /// What is wrong with the record although it could be read.
     pub flaw: Option<String>,
 }
@@ -277,7 +278,7 @@ impl Record {
     /// # Errors
     ///
     /// A packed row whose pieces cannot be read, with the reason.
-    pub fn into_events(mut self, place: Place) -> Result<Events, String> {
+    pub fn into_entry(mut self, place: Place) -> Result<Read, String> {
         let packed = row::is_row(&self.kind);
         let (seq, time) = if packed { ("seq0", "time0") } else { ("seq", "time") };
         let mut flaw = None;
@@ -294,12 +295,12 @@ impl Record {
         let data = self.members.take("data");
         if packed {
             let data = data.ok_or("the packed row has no data")?;
-            let expanded = row::expand(&self.kind, data.get(), place.seq, time, &self.members)?;
-            return Ok(Events { stored_seq, events: expanded.events, flaw: flaw.or(expanded.flaw) });
+            let (row, flaw_of_row) = Row::read(&self.kind, data, place.seq, time, self.members)?;
+            return Ok(Read { stored_seq, entry: Entry::Row(row), flaw: flaw.or(flaw_of_row) });
         }
         let data = data.unwrap_or_else(row::null);
         let event = Event { kind: self.kind.into(), seq: place.seq, time, data, extra: self.members };
-        Ok(Events { stored_seq, events: vec![event], flaw })
+        Ok(Read { stored_seq, entry: Entry::Single(event), flaw })
     }
 }
 
@@ -310,6 +311,17 @@ pub enum Part<'a> {
     Event(&'a Event),
     /// Events in their places.
     Placed(&'a PlacedEvents),
+    /// A row as it stands in a file.
+    Row(&'a Row),
+}
+
+impl<'a> From<&'a Entry> for Part<'a> {
+    fn from(entry: &'a Entry) -> Self {
+        match entry {
+            Entry::Single(event) => Self::Event(event),
+            Entry::Row(row) => Self::Row(row),
+        }
+    }
 }
 
 impl<'a> From<&'a Event> for Part<'a> {
@@ -336,6 +348,10 @@ pub fn encode<'a, P: Into<Part<'a>>>(parts: impl IntoIterator<Item = P>, offset:
             Part::Placed(PlacedEvents::Deltas { deltas, first, time }) => {
                 lines.segment(Segment::of_deltas(deltas, *first, *time));
             }
+            Part::Row(row) => match Segment::of_row(row) {
+                Some(segments) => segments.into_iter().for_each(|segment| lines.segment(segment)),
+                None => row.events().iter().for_each(|event| lines.plain(event)),
+            },
         }
     }
     lines.end_row();
@@ -406,9 +422,9 @@ mod tests {
             let scan = scan(line.as_bytes());
             assert_eq!(scan.damage, None, "{line}");
             for record in scan.records {
-                let read = record.into_events(Place { seq: events.len() as u64, time: 0 }).unwrap();
+                let read = record.into_entry(Place { seq: events.len() as u64, time: 0 }).unwrap();
                 assert_eq!((read.stored_seq, read.flaw), (Some(events.len() as u64), None));
-                events.extend(read.events);
+                events.extend(read.entry.events().map(Cow::into_owned));
             }
         }
         events
@@ -515,7 +531,8 @@ mod tests {
         let row =
             r#"{"type":"text-chunks","data":{"turn":1,"step":1,"index":0,"dt":[4],"texts":["a\ud83d","\ude00"]}}"#;
         let record = scan(row.as_bytes()).records.remove(0);
-        let events = record.into_events(Place { seq: 3, time: 7 }).unwrap().events;
+        let entry = record.into_entry(Place { seq: 3, time: 7 }).unwrap().entry;
+        let events: Vec<Cow<'_, Event>> = entry.events().collect();
         assert_eq!(events.iter().map(|event| (event.seq, event.time)).collect::<Vec<_>>(), [(3, 7), (4, 11)]);
         assert!(events[0].data.get().contains(r#""text":"a\ud83d""#));
     }

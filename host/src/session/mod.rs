@@ -6,6 +6,7 @@ pub mod batch;
 pub mod deltas;
 pub mod derive;
 pub mod event;
+pub mod events;
 pub mod keep;
 pub mod line;
 pub mod recovery;

@@ -16,6 +16,7 @@ use serde_json::json;
 use crate::llm::assembler::BlockAssembler;
 
 use super::event::{Event, NewEvent, ToolError, kind};
+use super::events::{Entry, Events, Row};
 use super::keep::{Ending, makes_message};
 
 /// What the model reads in place of the result of a call that was interrupted.
@@ -27,32 +28,114 @@ const INTERRUPTED_CALL: &str = "Error: the session was interrupted while this to
 /// In this order: the partial answer of the open step as `assistant/message{interrupted}`, if it makes one;
 /// an error result for each call of the turn that has none; `step/end`; `turn/end` with reason `interrupted`.
 #[must_use]
-pub fn recovery(events: &[Event]) -> Vec<NewEvent> {
-    let Some(turn) = OpenTurn::find(events) else { return Vec::new() };
-    let mut recovered = Vec::new();
-    let id = |recovered: &[NewEvent]| format!("recovered-{}", events.len() + recovered.len());
-    if let Some(step) = turn.step {
-        let content = turn.partial.into_content();
-        if makes_message(Ending::Interrupted, &content) {
-            let message = Message::new(id(&recovered), Role::Assistant, content, model_source(events));
-            recovered.push(NewEvent::assistant_message(turn.number, step, &message, None, true));
+pub fn recovery(events: &Events) -> Vec<NewEvent> {
+    let mut recovery = Recovery::default();
+    let is_start = |entry: &Entry| entry.single().is_some_and(|event| event.kind == kind::TURN_START);
+    let start = events.entries().iter().rposition(is_start).unwrap_or(events.entries().len());
+    let (closed, last) = events.entries().split_at(start);
+    closed.iter().filter_map(Entry::single).for_each(|event| recovery.note_model(event));
+    last.iter().for_each(|entry| recovery.take(entry));
+    recovery.finish(events.len())
+}
+
+/// What has to be known of a log to recover it, for a reader that goes through it once.
+#[derive(Default)]
+pub struct Recovery {
+    /// The last turn, while nothing closes it.
+    turn: Option<OpenTurn>,
+    /// Who was asked last.
+    asked: Option<Target>,
+}
+
+impl Recovery {
+    /// Takes the next entry.
+    pub fn take(&mut self, entry: &Entry) {
+        match entry {
+            Entry::Single(event) => self.event(event),
+            Entry::Row(row) => {
+                if let Some(turn) = &mut self.turn {
+                    turn.row(row);
+                }
+            }
         }
     }
-    for (call, step) in turn.unanswered {
-        let result = Block::ToolResult {
-            tool_call_id: call.clone(),
-            content: vec![Block::Text(INTERRUPTED_CALL.to_owned())],
-            is_error: Some(true),
-        };
-        let message = Message::new(id(&recovered), Role::User, vec![result], Source::Tool { call_id: call });
-        let error = ToolError { name: "AbortError".to_owned(), code: "INTERRUPTED".to_owned() };
-        recovered.push(NewEvent::tool_result(turn.number, step, &message, Some(&error)));
+
+    fn event(&mut self, event: &Event) {
+        self.note_model(event);
+        match &*event.kind {
+            kind::TURN_START => self.turn = Some(OpenTurn::begin(event)),
+            kind::TURN_END => self.turn = None,
+            _ => {
+                if let Some(turn) = &mut self.turn {
+                    turn.event(event);
+                }
+            }
+        }
     }
-    if let Some(step) = turn.step {
-        recovered.push(NewEvent::step_end(turn.number, step));
+
+    fn note_model(&mut self, event: &Event) {
+        if let Some(target) = target(event) {
+            self.asked = Some(target);
+        }
     }
-    recovered.push(NewEvent::turn_end(turn.number, &json!({ "kind": "interrupted" })));
-    recovered
+
+    /// The step of a chunk that is left out, since an event that follows voids it.
+    pub(crate) fn note_step(&mut self, entry: &Entry) {
+        if let Some(turn) = &mut self.turn {
+            turn.note_step(|| match entry {
+                Entry::Single(event) => step_of(event),
+                Entry::Row(row) => row.step(),
+            });
+        }
+    }
+
+    /// True for an event that voids what was streamed before it.
+    pub(crate) fn voids_chunks(event: &Event) -> bool {
+        matches!(
+            &*event.kind,
+            kind::TURN_START
+                | kind::TURN_END
+                | kind::STEP_START
+                | kind::STEP_END
+                | kind::LLM_RETRY
+                | kind::ASSISTANT_MESSAGE
+        )
+    }
+
+    /// The events to append, as of [`recovery`], to a log of this many events.
+    #[must_use]
+    pub fn finish(self, len: u64) -> Vec<NewEvent> {
+        let Self { turn, asked } = self;
+        let Some(turn) = turn else { return Vec::new() };
+        let mut recovered = Vec::new();
+        let id = |recovered: &[NewEvent]| format!("recovered-{}", len + recovered.len() as u64);
+        if let Some(step) = turn.step {
+            let content = turn.partial.into_content();
+            if makes_message(Ending::Interrupted, &content) {
+                let source = match asked {
+                    Some(Target { provider, model }) => Source::model(provider, model, None),
+                    None => Source::host(),
+                };
+                let message = Message::new(id(&recovered), Role::Assistant, content, source);
+                recovered.push(NewEvent::assistant_message(turn.number, step, &message, None, true));
+            }
+        }
+        for (call, step) in turn.unanswered {
+            let result = Block::ToolResult {
+                tool_call_id: call.clone(),
+                content: vec![Block::Text(INTERRUPTED_CALL.to_owned())],
+                is_error: Some(true),
+            };
+            let message = Message::new(id(&recovered), Role::User, vec![result], Source::Tool { call_id: call });
+            let error = ToolError { name: "AbortError".to_owned(), code: "INTERRUPTED".to_owned() };
+            recovered.push(NewEvent::tool_result(turn.number, step, &message, Some(&error)));
+        }
+        if let Some(step) = turn.step {
+            recovered.push(NewEvent::step_end(turn.number, step));
+        }
+        recovered.push(NewEvent::turn_end(turn.number, &json!({ "kind": "interrupted" })));
+        recovered
+    }
 }
 
 /// The last turn, when nothing closes it.
@@ -73,26 +156,31 @@ struct Place {
     step: Option<u64>,
 }
 
+fn step_of(event: &Event) -> Option<u64> {
+    event.parse::<Place>().ok().and_then(|place| place.step)
+}
+
 impl OpenTurn {
-    fn find(events: &[Event]) -> Option<Self> {
-        let start = events.iter().rposition(|event| event.kind == kind::TURN_START)?;
-        let events = &events[start..];
-        if events.iter().any(|event| event.kind == kind::TURN_END) {
-            return None;
-        }
-        let number = events[0].parse::<Place>().map_or(0, |place| place.turn);
-        let mut turn = Self { number, step: None, partial: Partial::default(), unanswered: Vec::new() };
-        for event in events {
-            turn.take(event);
-        }
-        Some(turn)
+    fn begin(event: &Event) -> Self {
+        let number = event.parse::<Place>().map_or(0, |place| place.turn);
+        Self { number, step: None, partial: Partial::default(), unanswered: Vec::new() }
     }
 
-    fn take(&mut self, event: &Event) {
-        let step = || event.parse::<Place>().ok().and_then(|place| place.step);
+    fn note_step(&mut self, step: impl FnOnce() -> Option<u64>) {
+        if self.step.is_none() {
+            self.step = step();
+        }
+    }
+
+    fn row(&mut self, row: &Row) {
+        self.note_step(|| row.step());
+        self.partial.row(row);
+    }
+
+    fn event(&mut self, event: &Event) {
         match &*event.kind {
             kind::STEP_START => {
-                self.step = step();
+                self.step = step_of(event);
                 self.partial = Partial::default();
             }
             kind::STEP_END => {
@@ -101,14 +189,12 @@ impl OpenTurn {
             }
             kind::LLM_RETRY => self.partial = Partial::default(),
             kind::ASSISTANT_CHUNK => {
-                if self.step.is_none() {
-                    self.step = step();
-                }
-                self.partial.take(event);
+                self.note_step(|| step_of(event));
+                self.partial.event(event);
             }
             kind::ASSISTANT_MESSAGE => {
                 self.partial = Partial::default();
-                let step = step().or(self.step).unwrap_or(1);
+                let step = step_of(event).or(self.step).unwrap_or(1);
                 let calls = message_content(event).into_iter().filter_map(|block| match block {
                     Block::ToolCall { id, .. } => Some((id, step)),
                     _ => None,
@@ -131,11 +217,17 @@ impl OpenTurn {
 
 /// The blocks of an event's message; none when it has no readable message.
 fn message_content(event: &Event) -> Vec<Block> {
-    super::derive::history(std::slice::from_ref(event)).into_iter().flat_map(|entry| entry.message.content).collect()
+    super::derive::history([event]).into_iter().flat_map(|entry| entry.message.content).collect()
 }
 
-/// Who was asked: the last request header's config, or the last request context.
-fn model_source(events: &[Event]) -> Source {
+#[derive(Deserialize)]
+struct Target {
+    provider: String,
+    model: String,
+}
+
+/// Who is asked from this event on: a request header's config, or a request context.
+fn target(event: &Event) -> Option<Target> {
     #[derive(Deserialize)]
     struct Header {
         header: Config,
@@ -144,19 +236,10 @@ fn model_source(events: &[Event]) -> Source {
     struct Config {
         config: Target,
     }
-    #[derive(Deserialize)]
-    struct Target {
-        provider: String,
-        model: String,
-    }
-    let target = events.iter().rev().find_map(|event| match &*event.kind {
+    match &*event.kind {
         kind::REQUEST_HEADER => event.parse::<Header>().ok().map(|data| data.header.config),
         kind::REQUEST_CONTEXT => event.parse::<Target>().ok(),
         _ => None,
-    });
-    match target {
-        Some(Target { provider, model }) => Source::model(provider, model, None),
-        None => Source::host(),
     }
 }
 
@@ -169,7 +252,20 @@ struct Partial {
 }
 
 impl Partial {
-    fn take(&mut self, event: &Event) {
+    fn row(&mut self, row: &Row) {
+        match row.texts() {
+            Some((index, pieces)) => {
+                let Ok(index) = u32::try_from(index) else { return };
+                for piece in pieces {
+                    let text = self.joiners.entry(index).or_default().push(piece.get());
+                    self.assembler.push(&Chunk::TextDelta { index, text });
+                }
+            }
+            None => row.events().iter().for_each(|event| self.event(event)),
+        }
+    }
+
+    fn event(&mut self, event: &Event) {
         #[derive(Deserialize)]
         struct Data {
             chunk: Raw,
@@ -213,6 +309,10 @@ mod tests {
 
     fn log(events: Vec<NewEvent>) -> Vec<Event> {
         events.into_iter().zip(0..).map(|(event, seq)| event.at(seq, 100 + seq)).collect()
+    }
+
+    fn recovery_of(events: &[Event]) -> Vec<NewEvent> {
+        recovery(&events.iter().cloned().collect())
     }
 
     fn chunk(chunk: Chunk) -> NewEvent {
@@ -283,12 +383,12 @@ mod tests {
     /// answer's content.
     fn recovered(after: Vec<NewEvent>) -> (Vec<&'static str>, Option<String>) {
         let mut events = log([begin(), after].concat());
-        let added = recovery(&events);
+        let added = recovery_of(&events);
         let kinds = added.iter().map(|event| event.kind).collect();
         events.extend(
             added.into_iter().zip(events.len() as u64..).map(|(event, seq)| event.at(seq, 1)).collect::<Vec<_>>(),
         );
-        assert!(recovery(&events).is_empty(), "recovering twice is recovering once");
+        assert!(recovery_of(&events).is_empty(), "recovering twice is recovering once");
         let partial = history(&events).into_iter().find(|entry| entry.interrupted);
         if let Some(partial) = &partial {
             assert!(matches!(&partial.message.source,
@@ -383,7 +483,7 @@ mod tests {
             (vec![], None),
         ] {
             let events = log([vec![NewEvent::turn_start(1)], asked, vec![text(0, "a")]].concat());
-            let recovered: Vec<Event> = log(recovery(&events));
+            let recovered: Vec<Event> = log(recovery_of(&events));
             let Source::Model { provider, model, .. } = &history(&recovered)[0].message.source else {
                 assert_eq!(maker, None);
                 continue;
@@ -399,11 +499,11 @@ mod tests {
         assert_eq!(kinds, [kind::TOOL_RESULT, kind::TOOL_RESULT, kind::STEP_END, kind::TURN_END]);
         assert_eq!(partial, None);
         let events = log([begin(), vec![answer(calls), result("c2"), result("c1"), result("c9")]].concat());
-        let added = recovery(&events);
+        let added = recovery_of(&events);
         assert_eq!(added.len(), 3);
         assert!(added[0].data.get().contains(r#""callId":"c1""#), "{}", added[0].data);
         let events = log([begin(), vec![answer(vec![call("c2")])]].concat());
-        let data = &recovery(&events)[0].data;
+        let data = &recovery_of(&events)[0].data;
         for part in [r#""isError":true"#, r#""callId":"c2""#, "may or may not have taken effect", "INTERRUPTED"] {
             assert!(data.get().contains(part), "{part} in {data}");
         }
@@ -414,9 +514,9 @@ mod tests {
         let close =
             vec![text(0, "lost"), NewEvent::step_end(1, 1), NewEvent::turn_end(1, &json!({"kind":"interrupted"}))];
         let closed = log([begin(), close].concat());
-        assert!(recovery(&closed).is_empty());
-        assert!(recovery(&[]).is_empty());
-        assert!(recovery(&log(vec![NewEvent::new("plugin/thing", &json!({}))])).is_empty());
+        assert!(recovery_of(&closed).is_empty());
+        assert!(recovery_of(&[]).is_empty());
+        assert!(recovery_of(&log(vec![NewEvent::new("plugin/thing", &json!({}))])).is_empty());
     }
 
     #[test]

@@ -83,65 +83,162 @@ pub(super) fn is_row(kind: &str) -> bool {
     DeltaKind::ALL.iter().any(|delta| delta.row() == kind)
 }
 
-/// What a row was read as.
-pub(super) struct Expanded {
-    /// Its events; the first has `seq0` and `time0`.
-    pub events: Vec<Event>,
-    /// What is wrong with the row although its events could be read.
-    pub flaw: Option<String>,
+/// A packed row as it stands in a file. It was read once, so its events can be made of it at any time.
+#[derive(Debug, Clone)]
+pub struct Row {
+    kind: DeltaKind,
+    /// `data`, as it was written.
+    data: Raw,
+    first: u64,
+    time: u64,
+    last_time: u64,
+    count: u64,
+    /// Its other members, which each of its events has.
+    extra: Object,
 }
 
-/// The events of a row of this `type`. `extra` are the row's other members, which each event then has.
-pub(super) fn expand(kind: &str, data: &str, seq0: u64, time0: u64, extra: &Object) -> Result<Expanded, String> {
-    #[derive(Deserialize)]
-    struct Data<'a> {
-        turn: u64,
-        step: u64,
-        index: u64,
-        #[serde(borrow)]
-        dt: Option<&'a RawValue>,
-        #[serde(borrow)]
-        id: Option<&'a RawValue>,
-        #[serde(borrow)]
-        name: Option<&'a RawValue>,
-        #[serde(borrow)]
-        texts: Option<Vec<&'a RawValue>>,
-        #[serde(borrow)]
-        args: Option<Vec<&'a RawValue>>,
-    }
-    let delta = DeltaKind::ALL.into_iter().find(|delta| delta.row() == kind).ok_or("it is no packed row")?;
-    let data: Data = serde_json::from_str(data).map_err(|e| format!("the packed row cannot be read: {e}"))?;
-    let pieces = match delta {
-        DeltaKind::Text | DeltaKind::Reasoning => data.texts.ok_or("the packed row has no texts")?,
-        DeltaKind::ToolCall => data.args.ok_or("the packed row has no args")?,
-    };
-    if pieces.iter().any(|piece| !piece.get().starts_with('"')) {
-        return Err("the packed row holds a piece that is no string".to_owned());
-    }
-    let gaps: Option<Vec<i64>> = data.dt.and_then(|dt| serde_json::from_str(dt.get()).ok());
-    let flaw = match &gaps {
-        None => Some("the packed row has no readable time gaps; all its deltas have one time".to_owned()),
-        Some(gaps) if gaps.len() != pieces.len().saturating_sub(1) => {
-            Some(format!("the packed row has {} deltas and {} time gaps", pieces.len(), gaps.len()))
+/// The data of a row.
+#[derive(Deserialize)]
+struct Data<'a> {
+    turn: u64,
+    step: u64,
+    index: u64,
+    #[serde(borrow)]
+    dt: Option<&'a RawValue>,
+    #[serde(borrow)]
+    id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    name: Option<&'a RawValue>,
+    #[serde(borrow)]
+    texts: Option<Vec<&'a RawValue>>,
+    #[serde(borrow)]
+    args: Option<Vec<&'a RawValue>>,
+}
+
+/// A row, read.
+struct Opened<'a> {
+    block: Block<'a>,
+    /// The JSON text of the string of each delta.
+    pieces: Vec<&'a RawValue>,
+    /// Milliseconds between the deltas; `None` where they cannot be read.
+    gaps: Option<Vec<i64>>,
+}
+
+impl<'a> Opened<'a> {
+    fn read(kind: DeltaKind, data: &'a str) -> Result<Self, String> {
+        let data: Data = serde_json::from_str(data).map_err(|e| format!("the packed row cannot be read: {e}"))?;
+        let Data { turn, step, index, dt, id, name, texts, args } = data;
+        let pieces = match kind {
+            DeltaKind::Text | DeltaKind::Reasoning => texts.ok_or("the packed row has no texts")?,
+            DeltaKind::ToolCall => args.ok_or("the packed row has no args")?,
+        };
+        if pieces.iter().any(|piece| !piece.get().starts_with('"')) {
+            return Err("the packed row holds a piece that is no string".to_owned());
         }
-        Some(_) => None,
-    };
-    let gaps = gaps.unwrap_or_default();
-    let Data { turn, step, index, id, name, .. } = data;
-    let block = Block { kind: delta, turn, step, index, id: id.map(written), name: name.map(written) };
-    let mut time = time0;
-    let mut events = Vec::with_capacity(pieces.len());
-    for (n, piece) in pieces.iter().enumerate() {
-        if let Some(gap) = n.checked_sub(1).and_then(|gap| gaps.get(gap)) {
-            time = time.saturating_add_signed(*gap);
-        }
-        let mut text = String::with_capacity(piece.get().len() + 96);
-        block.write_event_data(piece.get(), &mut text);
-        let data = RawValue::from_string(text).map_err(|e| format!("the packed row cannot be read: {e}"))?;
-        let seq = seq0.saturating_add(n as u64);
-        events.push(Event { kind: kind::ASSISTANT_CHUNK.into(), seq, time, data, extra: extra.clone() });
+        let gaps = dt.and_then(|dt| serde_json::from_str(dt.get()).ok());
+        let block = Block { kind, turn, step, index, id: id.map(written), name: name.map(written) };
+        Ok(Self { block, pieces, gaps })
     }
-    Ok(Expanded { events, flaw })
+
+    /// The time of each delta, the first at `time`.
+    fn times(&self, mut time: u64) -> impl Iterator<Item = u64> + use<'_> {
+        let gaps = self.gaps.as_deref().unwrap_or_default().iter().map(Some).chain(std::iter::repeat(None));
+        std::iter::once(time).chain(gaps.map(move |gap| {
+            time = time.saturating_add_signed(gap.copied().unwrap_or(0));
+            time
+        }))
+    }
+}
+
+impl Row {
+    /// Reads a row of this `type`; its first event has the seq `first` and the time `time`. `extra` are its other
+    /// members. With it comes what is wrong with the row although it could be read.
+    ///
+    /// # Errors
+    ///
+    /// It is no row, or its pieces cannot be read, with the reason.
+    pub(super) fn read(
+        kind: &str,
+        data: Raw,
+        first: u64,
+        time: u64,
+        extra: Object,
+    ) -> Result<(Self, Option<String>), String> {
+        let kind = DeltaKind::ALL.into_iter().find(|delta| delta.row() == kind).ok_or("it is no packed row")?;
+        let opened = Opened::read(kind, data.get())?;
+        let count = opened.pieces.len();
+        let flaw = match &opened.gaps {
+            None => Some("the packed row has no readable time gaps; all its deltas have one time".to_owned()),
+            Some(gaps) if gaps.len() != count.saturating_sub(1) => {
+                Some(format!("the packed row has {count} deltas and {} time gaps", gaps.len()))
+            }
+            Some(_) => None,
+        };
+        let last_time = opened.times(time).take(count).last().unwrap_or(time);
+        Ok((Self { kind, data, first, time, last_time, count: count as u64, extra }, flaw))
+    }
+
+    /// How many events it stands for.
+    #[must_use]
+    pub const fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// `seq` of its first event.
+    #[must_use]
+    pub const fn first_seq(&self) -> u64 {
+        self.first
+    }
+
+    /// Unix time of its first event in milliseconds.
+    #[must_use]
+    pub const fn first_time(&self) -> u64 {
+        self.time
+    }
+
+    /// Unix time of its last event in milliseconds.
+    #[must_use]
+    pub const fn last_time(&self) -> u64 {
+        self.last_time
+    }
+
+    /// Its data, as it was written: `{turn, step, index, dt, …}`.
+    #[must_use]
+    pub fn data(&self) -> &str {
+        self.data.get()
+    }
+
+    /// The step that its deltas belong to.
+    #[must_use]
+    pub fn step(&self) -> Option<u64> {
+        #[derive(Deserialize)]
+        struct Data {
+            step: u64,
+        }
+        serde_json::from_str::<Data>(self.data.get()).ok().map(|data| data.step)
+    }
+
+    /// Block and JSON text of each piece of a row of text; `None` for another row.
+    pub(super) fn texts(&self) -> Option<(u64, Vec<&RawValue>)> {
+        let opened = Opened::read(self.kind, self.data.get()).ok().filter(|_| self.kind == DeltaKind::Text)?;
+        Some((opened.block.index, opened.pieces))
+    }
+
+    /// Its events.
+    #[must_use]
+    pub fn events(&self) -> Vec<Event> {
+        // It was read before.
+        let Ok(opened) = Opened::read(self.kind, self.data.get()) else { return Vec::new() };
+        let pieces = opened.pieces.iter().zip(opened.times(self.time)).zip(self.first..);
+        let events = pieces.map(|((piece, time), seq)| {
+            let mut text = String::with_capacity(piece.get().len() + 96);
+            opened.block.write_event_data(piece.get(), &mut text);
+            // What was put together of JSON is JSON.
+            let data = RawValue::from_string(text).unwrap_or_else(|_| null());
+            Event { kind: kind::ASSISTANT_CHUNK.into(), seq, time, data, extra: self.extra.clone() }
+        });
+        events.collect()
+    }
 }
 
 /// Deltas that a row can hold, or a part of one: of one block and one time, with their places.
@@ -192,6 +289,22 @@ impl<'a> Segment<'a> {
         let block = Block { kind, turn, step, index, id, name };
         let Event { seq: first, time, .. } = *event;
         (data.0 == "}}").then_some(Self { block, first, time, pieces: Pieces::Json(piece) })
+    }
+
+    /// The deltas of a row; `None` where they are events that a row of ours could not give back.
+    pub fn of_row(row: &'a Row) -> Option<Vec<Self>> {
+        let Opened { block, pieces, gaps } = Opened::read(row.kind, row.data.get()).ok()?;
+        let is_string = |json: &Option<Cow<'_, str>>| json.as_ref().is_none_or(|json| json.starts_with('"'));
+        if !row.extra.is_empty() || !is_string(&block.id) || !is_string(&block.name) {
+            return None;
+        }
+        let opened = Opened { block, pieces, gaps };
+        let places = opened.pieces.iter().zip(opened.times(row.time)).zip(row.first..);
+        let segments = places.map(|((piece, time), first)| {
+            let pieces = Pieces::Json(piece.get());
+            Self { block: opened.block.clone(), first, time, pieces }
+        });
+        Some(segments.collect())
     }
 
     /// Deltas that are no events yet, as events from `first` on would have them.

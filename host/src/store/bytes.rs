@@ -1,6 +1,5 @@
 //! Bytes of a session file: plain, or concatenated Zstandard frames.
 
-use std::io::Read;
 use std::path::Path;
 
 /// How a file stores its lines.
@@ -50,15 +49,14 @@ impl Form {
     }
 }
 
-/// A place where bytes are missing from the decoded lines.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Break {
-    /// Offset into the decoded bytes; what follows is from behind the damage.
-    pub offset: usize,
-    /// What is wrong there.
-    pub message: String,
-    /// True when nothing readable follows.
-    pub last: bool,
+/// Takes what a compressed file decodes to, from front to back.
+pub(super) trait Lines {
+    /// What ends it early.
+    type Error;
+    /// The next bytes of lines.
+    fn lines(&mut self, bytes: &[u8]) -> Result<(), Self::Error>;
+    /// Bytes are missing here, with what is wrong; nothing readable follows when they are the `last`.
+    fn broken(&mut self, message: String, last: bool);
 }
 
 /// Where a compressed file can be continued.
@@ -67,22 +65,16 @@ pub(super) struct Tail {
     /// Length of the file in bytes up to the last block that ends a line, or up to the end of the last whole frame.
     pub length: usize,
     /// Length of the decoded lines up to there.
-    pub decoded: usize,
+    pub decoded: u64,
     /// True when a frame is unfinished there; [`CLOSING`] ends it.
     pub open: bool,
 }
 
-/// Decoded lines.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Decoded {
-    pub lines: Vec<u8>,
-    pub breaks: Vec<Break>,
-    /// `None` when the end is damaged in a way that a writer which died does not explain.
-    pub tail: Option<Tail>,
-}
-
 /// The magic number that a frame begins with (RFC 8878, section 3.1.1).
 const MAGIC: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
+
+/// The other magic numbers, of frames that hold no content, without their last four bits (RFC 8878, section 3.1.2).
+const SKIPPABLE: u32 = 0x184D_2A50;
 
 /// An empty raw block with the mark of the last one (RFC 8878, section 3.1.1.2): it ends a frame without checksum,
 /// whatever wrote the blocks before it.
@@ -91,32 +83,31 @@ pub(super) const CLOSING: [u8; 3] = [1, 0, 0];
 /// The largest block (RFC 8878, section 3.1.1.2.4).
 const MAX_BLOCK: usize = 128 * 1024;
 
-/// Decodes frame by frame. A damaged frame gives what its undamaged blocks hold; the frames around it are not touched.
-/// A last frame that ends with a whole block and a whole line is unfinished, which is no damage: its writer lives, or
-/// was killed between two batches.
-pub(super) fn decode(bytes: &[u8]) -> Decoded {
-    let mut lines = Vec::new();
-    let mut breaks = Vec::new();
+/// Decodes frame by frame, in memory that does not grow with what they hold. A damaged frame gives what its undamaged
+/// blocks hold; the frames around it are not touched. A last frame that ends with a whole block and a whole line is
+/// unfinished, which is no damage: its writer lives, or was killed between two batches.
+///
+/// Returns where the file can be continued; `None` when its end is damaged in a way that a writer which died does not
+/// explain.
+pub(super) fn decode<L: Lines>(bytes: &[u8], out: &mut L) -> Result<Option<Tail>, L::Error> {
+    let mut out = Measured { out, length: 0, ended: true };
     let mut tail = Some(Tail { length: 0, decoded: 0, open: false });
     let mut at = 0;
     while at < bytes.len() {
         let rest = &bytes[at..];
-        let before = lines.len();
-        let length = zstd::zstd_safe::find_frame_compressed_size(rest).ok().filter(|length| *length <= rest.len());
-        if let Some(length) = length
-            && read_frame(&rest[..length], &mut lines).is_ok()
-        {
-            at += length;
-            tail = Some(Tail { length: at, decoded: lines.len(), open: false });
+        let before = out.length;
+        let walk = walk(rest, &mut out)?;
+        if walk.whole {
+            at += walk.good;
+            tail = Some(Tail { length: at, decoded: out.length, open: false });
             continue;
         }
-        lines.truncate(before);
-        let walk = walk(&rest[..length.unwrap_or(rest.len())], &mut lines);
+        let length = zstd::zstd_safe::find_frame_compressed_size(rest).ok().filter(|length| *length <= rest.len());
         let next = length.unwrap_or_else(|| next_frame(rest, walk.good));
         let last = at + next == bytes.len();
         tail = match length {
             // Nothing is cut from a whole frame; what follows it can be read.
-            Some(_) => Some(Tail { length: at + next, decoded: lines.len(), open: false }),
+            Some(_) => Some(Tail { length: at + next, decoded: out.length, open: false }),
             None if last => walk.tail(at, before),
             None => None,
         };
@@ -124,36 +115,42 @@ pub(super) fn decode(bytes: &[u8]) -> Decoded {
         if clean && tail.is_some() {
             break;
         }
-        if !last && lines.last().is_some_and(|byte| *byte != b'\n') {
-            // Frames begin at a line; a line that the damage cut must not swallow the next one.
-            lines.push(b'\n');
-        }
         let reason = walk.failure.unwrap_or_else(|| "it is cut off".to_owned());
-        let message = format!("the Zstandard frame at byte {at} is damaged ({reason})");
-        breaks.push(Break { offset: lines.len(), message, last });
+        out.out.broken(format!("the Zstandard frame at byte {at} is damaged ({reason})"), last);
+        if !last && !out.ended {
+            // Frames begin at a line; a line that the damage cut must not swallow the next one.
+            out.lines(b"\n")?;
+        }
         at += next;
     }
-    Decoded { lines, breaks, tail }
+    Ok(tail)
 }
 
-fn read_frame(frame: &[u8], decoded: &mut Vec<u8>) -> std::io::Result<()> {
-    let mut decoder = zstd::stream::read::Decoder::with_buffer(frame)?.single_frame();
-    let mut piece = [0; 16 * 1024];
-    loop {
-        match decoder.read(&mut piece)? {
-            0 => return Ok(()),
-            length => decoded.extend_from_slice(&piece[..length]),
-        }
+/// Knows how much was decoded, and whether that ends a line.
+struct Measured<'a, L> {
+    out: &'a mut L,
+    length: u64,
+    ended: bool,
+}
+
+impl<L: Lines> Measured<'_, L> {
+    fn lines(&mut self, bytes: &[u8]) -> Result<(), L::Error> {
+        let Some(last) = bytes.last() else { return Ok(()) };
+        self.ended = *last == b'\n';
+        self.length += bytes.len() as u64;
+        self.out.lines(bytes)
     }
 }
 
 /// How far the blocks of a frame go.
 #[derive(Debug, Default)]
 struct Walk {
-    /// Offset behind the last sound block, or 0.
+    /// True for a frame that is there to its end, without damage.
+    whole: bool,
+    /// Offset behind the last sound block, or 0; behind the frame when it is whole.
     good: usize,
     /// Offset behind the first block up to which the last whole line is decoded, and the length of all lines there.
-    line_end: Option<(usize, usize)>,
+    line_end: Option<(usize, u64)>,
     /// What is wrong behind the sound blocks; `None` when the frame is only cut off.
     failure: Option<String>,
     /// Only the frame's own checksum could end it, or it has no room for more.
@@ -161,8 +158,12 @@ struct Walk {
 }
 
 impl Walk {
+    fn failed(self, reason: impl ToString) -> Self {
+        Self { failure: Some(reason.to_string()), ..self }
+    }
+
     /// Where a last frame that began at `at` can be continued; `before` is the length of the lines in front of it.
-    fn tail(&self, at: usize, before: usize) -> Option<Tail> {
+    fn tail(&self, at: usize, before: u64) -> Option<Tail> {
         match self.line_end {
             _ if self.failure.is_some() => None,
             None => Some(Tail { length: at, decoded: before, open: false }),
@@ -172,28 +173,31 @@ impl Walk {
     }
 }
 
-/// Decodes the blocks of one frame up to the first that is cut off or damaged.
-fn walk(frame: &[u8], lines: &mut Vec<u8>) -> Walk {
+/// Decodes the blocks of one frame up to its end, or to the first that is cut off or damaged.
+fn walk<L: Lines>(frame: &[u8], out: &mut Measured<'_, L>) -> Result<Walk, L::Error> {
     let mut walk = Walk::default();
-    if !MAGIC.starts_with(&frame[..frame.len().min(MAGIC.len())]) {
-        walk.failure = Some("it is no frame".to_owned());
-        return walk;
+    let magic = &frame[..frame.len().min(MAGIC.len())];
+    if let Ok(magic) = <[u8; 4]>::try_from(magic)
+        && u32::from_le_bytes(magic) & !0xF == SKIPPABLE
+    {
+        return Ok(skip(frame));
     }
-    let Some(descriptor) = frame.get(MAGIC.len()).copied() else { return walk };
+    if !MAGIC.starts_with(magic) {
+        return Ok(walk.failed("it is no frame"));
+    }
+    let Some(descriptor) = frame.get(MAGIC.len()).copied() else { return Ok(walk) };
     let single = descriptor & 0x20 != 0;
+    let checksum = if descriptor & 4 == 0 { 0 } else { 4 };
     let size_of_length = match descriptor >> 6 {
         0 => usize::from(single),
         power => 1 << power,
     };
     // A frame that names its length cannot be ended before it.
-    walk.sealed = descriptor & 4 != 0 || size_of_length > 0;
+    walk.sealed = checksum > 0 || size_of_length > 0;
     let mut at = MAGIC.len() + 1 + usize::from(!single) + [0, 1, 2, 4][usize::from(descriptor & 3)] + size_of_length;
     let mut decoder = match zstd::stream::raw::Decoder::new() {
         Ok(decoder) => decoder,
-        Err(error) => {
-            walk.failure = Some(error.to_string());
-            return walk;
-        }
+        Err(error) => return Ok(walk.failed(error)),
     };
     let mut fed = 0;
     while let Some(header) = frame.get(at..at + 3) {
@@ -201,41 +205,61 @@ fn walk(frame: &[u8], lines: &mut Vec<u8>) -> Walk {
         let size = usize::try_from(header >> 3).unwrap_or(usize::MAX);
         let body = if header >> 1 & 3 == 1 { 1 } else { size };
         if header >> 1 & 3 == 3 || size > MAX_BLOCK {
-            walk.failure = Some("a block of it has no sound header".to_owned());
-            return walk;
+            return Ok(walk.failed("a block of it has no sound header"));
         }
         let end = at + 3 + body;
         if end > frame.len() {
-            return walk;
+            return Ok(walk);
         }
-        let before = lines.len();
-        if let Err(error) = feed(&mut decoder, &frame[fed..end], lines) {
-            lines.truncate(before);
-            walk.failure = Some(error.to_string());
-            return walk;
+        let before = out.length;
+        if let Err(error) = feed(&mut decoder, &frame[fed..end], out)? {
+            return Ok(walk.failed(error));
         }
         (at, fed, walk.good) = (end, end, end);
-        if lines.len() > before && lines.last() == Some(&b'\n') {
-            walk.line_end = Some((end, lines.len()));
+        if out.length > before && out.ended {
+            walk.line_end = Some((end, out.length));
         }
         if header & 1 == 1 {
-            return walk;
+            let Some(checksum) = frame.get(end..end + checksum) else { return Ok(walk) };
+            if let Err(error) = feed(&mut decoder, checksum, out)? {
+                return Ok(walk.failed(error));
+            }
+            return Ok(Walk { whole: true, good: end + checksum.len(), ..walk });
         }
     }
-    walk
+    Ok(walk)
 }
 
-fn feed(decoder: &mut zstd::stream::raw::Decoder<'_>, bytes: &[u8], lines: &mut Vec<u8>) -> std::io::Result<()> {
+/// A frame that holds no content.
+fn skip(frame: &[u8]) -> Walk {
+    let length = frame.get(4..8).and_then(|length| <[u8; 4]>::try_from(length).ok()).map(u32::from_le_bytes);
+    let end = length.and_then(|length| usize::try_from(length).ok()?.checked_add(8));
+    match end.filter(|end| *end <= frame.len()) {
+        Some(end) => Walk { whole: true, good: end, ..Walk::default() },
+        None => Walk::default(),
+    }
+}
+
+/// Decodes the next bytes of a frame. What a damaged block gives before its damage shows is not used.
+fn feed<L: Lines>(
+    decoder: &mut zstd::stream::raw::Decoder<'_>,
+    bytes: &[u8],
+    out: &mut Measured<'_, L>,
+) -> Result<std::io::Result<()>, L::Error> {
     use zstd::stream::raw::{InBuffer, Operation, OutBuffer};
+    let mut block = Vec::new();
     let mut piece = [0; 16 * 1024];
     let mut from = InBuffer::around(bytes);
     loop {
         let mut to = OutBuffer::around(&mut piece[..]);
-        decoder.run(&mut from, &mut to)?;
+        if let Err(error) = decoder.run(&mut from, &mut to) {
+            return Ok(Err(error));
+        }
         let full = to.pos() == to.capacity();
-        lines.extend_from_slice(to.as_slice());
+        block.extend_from_slice(to.as_slice());
         if from.pos() == bytes.len() && !full {
-            return Ok(());
+            out.lines(&block)?;
+            return Ok(Ok(()));
         }
     }
 }
@@ -318,19 +342,66 @@ mod tests {
         zstd::encode_all(text.as_bytes(), 3).unwrap()
     }
 
+    #[derive(Debug, Default)]
+    struct Decoded {
+        lines: Vec<u8>,
+        breaks: Vec<bool>,
+    }
+
+    impl Lines for Decoded {
+        type Error = std::convert::Infallible;
+        fn lines(&mut self, bytes: &[u8]) -> Result<(), Self::Error> {
+            self.lines.extend_from_slice(bytes);
+            Ok(())
+        }
+        fn broken(&mut self, _: String, last: bool) {
+            self.breaks.push(last);
+        }
+    }
+
+    fn decoded(bytes: &[u8]) -> (Vec<u8>, Vec<bool>, Option<Tail>) {
+        let mut decoded = Decoded::default();
+        let Ok(tail) = decode(bytes, &mut decoded);
+        (decoded.lines, decoded.breaks, tail)
+    }
+
     #[test]
     fn a_damaged_frame_loses_only_itself() {
         let (a, b, c) = (frame("one\n"), frame("two\n"), frame("three\n"));
         let whole = [a.clone(), b.clone(), c.clone()].concat();
-        let Decoded { lines, breaks, .. } = decode(&whole);
+        let (lines, breaks, tail) = decoded(&whole);
         assert_eq!((lines.as_slice(), breaks.len()), (&b"one\ntwo\nthree\n"[..], 0));
+        assert_eq!(tail, Some(Tail { length: whole.len(), decoded: 14, open: false }));
         for cut in a.len() + b.len() + 1..whole.len() {
-            let Decoded { lines: decoded, breaks, .. } = decode(&whole[..cut]);
-            assert!(decoded.starts_with(b"one\ntwo\n"), "{cut}");
-            assert_eq!((breaks.len(), breaks[0].last), (1, true), "{cut}");
+            let (lines, breaks, _) = decoded(&whole[..cut]);
+            assert!(lines.starts_with(b"one\ntwo\n"), "{cut}");
+            assert_eq!(breaks, [true], "{cut}");
         }
         let garbage = [a, b"garbage".to_vec(), c].concat();
-        let Decoded { lines: decoded, breaks, .. } = decode(&garbage);
-        assert_eq!((decoded.as_slice(), breaks.len()), (&b"one\nthree\n"[..], 1));
+        let (lines, breaks, _) = decoded(&garbage);
+        assert_eq!((lines.as_slice(), breaks.as_slice()), (&b"one\nthree\n"[..], &[false][..]));
+    }
+
+    #[test]
+    fn frames_as_other_writers_make_them_are_read() {
+        let with = |text: &str, set: &dyn Fn(&mut zstd::Encoder<'static, Vec<u8>>)| {
+            let mut encoder = zstd::Encoder::new(Vec::new(), 3).unwrap();
+            set(&mut encoder);
+            std::io::Write::write_all(&mut encoder, text.as_bytes()).unwrap();
+            encoder.finish().unwrap()
+        };
+        let long = "0123456789abcdef\n".repeat(60_000);
+        let checked = with(&long, &|encoder| encoder.include_checksum(true).unwrap());
+        let sized = with("sized\n", &|encoder| encoder.set_pledged_src_size(Some(6)).unwrap());
+        let skippable = [&[0x5A, 0x2A, 0x4D, 0x18, 3, 0, 0, 0][..], b"\nxy"].concat();
+        let whole = [skippable.clone(), checked.clone(), sized, skippable].concat();
+        let (lines, breaks, tail) = decoded(&whole);
+        assert_eq!((lines.len(), breaks.len()), (long.len() + 6, 0));
+        assert_eq!(tail.map(|tail| (tail.length, tail.open)), Some((whole.len(), false)));
+        // A checksum that is not that of the content is damage, and the content is there all the same.
+        let mut wrong = checked;
+        *wrong.last_mut().unwrap() ^= 1;
+        let (lines, breaks, _) = decoded(&wrong);
+        assert_eq!((lines.len(), breaks.as_slice()), (long.len(), &[true][..]));
     }
 }

@@ -48,7 +48,7 @@ impl Store {
             path: path.clone(),
             reason: "its name is not that of a session log".to_owned(),
         })?;
-        if let Err(error @ (StoreError::NoSession { .. } | StoreError::Io { .. })) = read_file(&path) {
+        if let Err(error @ (StoreError::NoSession { .. } | StoreError::Io { .. })) = read_file(&path, &mut |_| {}) {
             return Err(error);
         }
         let folder = path.parent().unwrap_or(Path::new("")).to_owned();

@@ -66,7 +66,7 @@ pub enum StoreError {
         /// As given.
         seq: u64,
         /// How many events there are.
-        events: usize,
+        events: u64,
     },
     /// What [`super::Store::repair`] would write does not read back as what was read.
     #[error(
@@ -104,7 +104,7 @@ fn did_you_mean(ids: &[String]) -> String {
     }
 }
 
-fn range(events: usize) -> String {
+fn range(events: u64) -> String {
     match events.checked_sub(1) {
         None => "it has no events yet".to_owned(),
         Some(last) => format!("its events are 0 to {last}"),

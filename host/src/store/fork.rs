@@ -42,16 +42,15 @@ impl Store {
     ///
     /// As [`Store::read`]; [`StoreError::NoEvent`]; an I/O error with its path, and then there is no new session.
     pub fn fork(&self, reference: &str, at: Option<u64>) -> Result<Fork, StoreError> {
-        let Log { path: parent_path, mut header, mut events, recovered, problems } = self.read(reference)?;
+        let Log { path: parent_path, mut header, mut events, recovered, problems, .. } = self.read(reference)?;
         let in_file = events.len() - recovered;
         if let Some(at) = at {
-            let length = usize::try_from(at).ok().filter(|at| *at < events.len());
-            let Some(last) = length else {
+            if at >= events.len() {
                 return Err(StoreError::NoEvent { path: parent_path, seq: at, events: events.len() });
-            };
-            events.truncate(last + 1);
+            }
+            events.truncate(at + 1);
         }
-        let seed_length = events.len().min(in_file) as u64;
+        let seed_length = events.len().min(in_file);
 
         let id = uuid::Uuid::new_v4().to_string();
         let parent_session = std::mem::replace(&mut header.id, id.clone());
@@ -104,7 +103,7 @@ mod tests {
     }
 
     fn events(log: &Log) -> Vec<String> {
-        log.events.iter().map(|event| json::raw(event).get().to_owned()).collect()
+        log.events.iter().map(|event| json::raw(&*event).get().to_owned()).collect()
     }
 
     #[test]
@@ -121,8 +120,8 @@ mod tests {
                 events(&log)[..usize::try_from(length).unwrap()],
                 events(&whole)[..usize::try_from(length).unwrap()]
             );
-            assert_eq!(log.events.last().unwrap().kind, kind::TURN_END, "{at:?}");
-            assert_eq!(log.events.len() - log.recovered, usize::try_from(length).unwrap(), "{at:?}");
+            assert_eq!(log.events.singles().last().unwrap().kind, kind::TURN_END, "{at:?}");
+            assert_eq!(log.events.len() - log.recovered, length, "{at:?}");
             let header = &log.header;
             assert_eq!((header.id.as_str(), header.cwd.as_deref()), (fork.id.as_str(), Some("/p")));
             assert!(header.created_at > 7);

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use dsh_plugin_api::json;
 use serde::{Deserialize, Serialize};
 
-use super::{Log, Store, StoreError, files, now, read_file};
+use super::{Log, Store, StoreError, Streams, files, now};
 
 /// Its name.
 const CACHE: &str = ".list.cache";
@@ -184,16 +184,10 @@ impl<'a> Cache<'a> {
 
 impl Listed {
     fn read(id: String, path: PathBuf) -> Self {
-        match read_file(&path) {
-            Ok(read) => {
-                let log = Log::recover(path.clone(), read);
-                Self {
-                    id,
-                    path,
-                    created_at: log.header.created_at,
-                    title: log.title(),
-                    messages: Ok(log.history().len()),
-                }
+        match Log::of_file(path.clone(), Streams::LeftOut) {
+            Ok(log) => {
+                let messages = Ok(log.history().len());
+                Self { id, path, created_at: log.header.created_at, title: log.title(), messages }
             }
             Err(error) => {
                 let modified = std::fs::metadata(&path).and_then(|metadata| metadata.modified()).ok();

@@ -21,8 +21,10 @@ mod read;
 mod repair;
 mod writer;
 
+use std::convert::Infallible;
 use std::fs::{File, OpenOptions};
-use std::io::Write;
+use std::io::{BufWriter, Read, Write};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use dsh_plugin_api::json;
@@ -31,9 +33,11 @@ use dsh_plugin_api::vocab::Message;
 use crate::session::batch::Durable;
 use crate::session::derive::{self, DerivedMessage};
 use crate::session::event::{Event, Header, NewEvent, kind};
-use crate::session::{line, recovery};
+use crate::session::events::{Entry, Events};
+use crate::session::line;
+use crate::session::recovery::{self, Recovery};
 
-use bytes::{BatchEnd, CLOSING, Form, Packer, Tail};
+use bytes::{BatchEnd, CLOSING, Form, Lines, Packer};
 pub use delete::SessionFiles;
 pub use error::StoreError;
 pub use fork::Fork;
@@ -61,11 +65,13 @@ pub struct Log {
     pub path: PathBuf,
     /// The header.
     pub header: Header,
-    /// The events, expanded, with `seq` 0..n, recovery applied.
-    pub events: Vec<Event>,
+    /// The events, with `seq` 0..n, recovery applied; without response streams where they were left out.
+    pub events: Events,
     /// How many events at the end recovery added. After [`Store::open`] they are in the file, after [`Store::read`]
     /// they are not.
-    pub recovered: usize,
+    pub recovered: u64,
+    /// Unix time of the last event in milliseconds; where there is none, that of the header.
+    pub last_time: u64,
     /// What was wrong with the file, in order of line.
     pub problems: Vec<Problem>,
 }
@@ -136,7 +142,8 @@ impl Store {
     }
 
     /// Opens a session to write: lock, recover, read. `reference` is an id or a path. The events that recovery adds are
-    /// durable when this returns; `on_durable` does not get them.
+    /// durable when this returns; `on_durable` does not get them. Response streams are left out of the log that is
+    /// returned.
     ///
     /// # Errors
     ///
@@ -144,46 +151,41 @@ impl Store {
     pub fn open(&self, reference: &str, on_durable: OnDurable) -> Result<(Log, Writer), StoreError> {
         let path = self.resolve_to_write(reference)?;
         let lock = Lock::take(&path)?;
-        let read = read_file(&path)?;
+        let mut collected = Collected::new(Streams::LeftOut);
+        let read = read_file(&path, &mut |entry| collected.take(entry))?;
+        let FileRead { sound, unended, next_stored_seq, .. } = read;
+        let open_file = |path: &Path| OpenOptions::new().append(true).open(path).map_err(StoreError::io("open", path));
         let (path, mut file, tail) = match (Form::of(&path), self.form, read.tail) {
-            (Form::Plain, _, _) => {
-                let file = OpenOptions::new().append(true).open(&path).map_err(StoreError::io("open", &path))?;
-                (path, file, None)
-            }
+            (Form::Plain, _, _) => (path.clone(), open_file(&path)?, None),
             (Form::Zstd, Form::Zstd, Some(tail)) => {
                 check_not_continued(&path)?;
-                let file = OpenOptions::new().append(true).open(&path).map_err(StoreError::io("open", &path))?;
-                (path, file, Some(tail))
+                (path.clone(), open_file(&path)?, Some(tail))
             }
             (Form::Zstd, _, _) => {
-                let (path, file) = continue_beside(&path, &read.lines)?;
+                let (path, file) = continue_beside(&path)?;
                 (path, file, None)
             }
         };
-        let in_memory = read.events.len() as u64;
-        let offset = i64::try_from(read.next_stored_seq).unwrap_or(i64::MAX) - i64::try_from(in_memory).unwrap_or(0);
         // Where the file is cut, and the whole lines behind that, which blocks that were cut off may hold.
-        let Tail { length: cut, decoded, open } =
-            tail.unwrap_or(Tail { length: read.sound, decoded: read.sound, open: false });
-        let mut lines = Vec::new();
-        if read.lines[..decoded].last().is_some_and(|byte| *byte != b'\n') {
+        let (cut, mut lines) = match tail {
+            Some(tail) => (tail.length as u64, decoded_lines(&path, tail.decoded..sound)?),
+            None => (sound, Vec::new()),
+        };
+        if unended {
             lines.push(b'\n');
         }
-        lines.extend_from_slice(read.lines.get(decoded..read.sound).unwrap_or_default());
-        if lines.last().is_some_and(|byte| *byte != b'\n') {
-            lines.push(b'\n');
-        }
-        let form = if tail.is_some() { Form::Zstd } else { Form::Plain };
-        let log = Log::recover(path.clone(), read);
-        let mut recovered = String::new();
-        line::encode(&log.events[log.events.len() - log.recovered..], offset, &mut recovered);
-        lines.extend_from_slice(recovered.as_bytes());
+        let (form, open) = (tail.map_or(Form::Plain, |_| Form::Zstd), tail.is_some_and(|tail| tail.open));
+        let (log, recovered) = collected.into_log(path.clone(), read);
+        let in_file = i64::try_from(log.events.len() - log.recovered).unwrap_or(0);
+        let offset = i64::try_from(next_stored_seq).unwrap_or(i64::MAX) - in_file;
+        let mut text = String::new();
+        line::encode(&recovered, offset, &mut text);
+        lines.extend_from_slice(text.as_bytes());
         let mut appended = if open { CLOSING.to_vec() } else { Vec::new() };
         if !lines.is_empty() {
             let packed = Packer::new(form).pack(lines, BatchEnd::Frame);
             appended.extend(packed.map_err(StoreError::io("compress", &path))?);
         }
-        let cut = cut as u64;
         let torn = file.metadata().map_err(StoreError::io("read", &path))?.len() > cut;
         if torn {
             file.set_len(cut).map_err(StoreError::io("cut the torn end of", &path))?;
@@ -198,9 +200,9 @@ impl Store {
             form,
             lock,
             length: cut + appended.len() as u64,
-            next_seq: log.events.len() as u64,
+            next_seq: log.events.len(),
             offset,
-            last_time: log.events.last().map_or(log.header.created_at, |event| event.time),
+            last_time: log.last_time,
         };
         Ok((log, Writer::start(start, on_durable)?))
     }
@@ -211,9 +213,27 @@ impl Store {
     ///
     /// As [`Store::open`], but for the lock.
     pub fn read(&self, reference: &str) -> Result<Log, StoreError> {
+        Log::of_file(self.resolve(reference)?, Streams::Kept)
+    }
+
+    /// As [`Store::read`], without the response streams. What it takes in memory does not grow with them.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::read`].
+    pub fn read_without_streams(&self, reference: &str) -> Result<Log, StoreError> {
+        Log::of_file(self.resolve(reference)?, Streams::LeftOut)
+    }
+
+    /// What is wrong with the file of a session, in order of line; and which file that is.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::read`].
+    pub fn verify(&self, reference: &str) -> Result<(PathBuf, Vec<Problem>), StoreError> {
         let path = self.resolve(reference)?;
-        let read = read_file(&path)?;
-        Ok(Log::recover(path, read))
+        let read = read_file(&path, &mut |_| {})?;
+        Ok((path, read.problems))
     }
 }
 
@@ -228,19 +248,56 @@ fn is_device(_: std::fs::FileType) -> bool {
     false
 }
 
-/// Reads a file without recovery.
-fn read_file(path: &Path) -> Result<FileRead, StoreError> {
+/// Opens a file to read it.
+fn open_to_read(path: &Path) -> Result<File, StoreError> {
     // A device may have no end. A pipe is what a shell makes of `<(…)`, and can be read.
     let form = std::fs::metadata(path).map_err(StoreError::io("read", path))?.file_type();
     if is_device(form) {
         return Err(StoreError::NoSession { path: path.to_owned(), reason: "it is a device".to_owned() });
     }
-    let bytes = std::fs::read(path).map_err(StoreError::io("read", path))?;
+    File::open(path).map_err(StoreError::io("read", path))
+}
+
+/// Reads a file without recovery.
+fn read_file(path: &Path, take: &mut dyn FnMut(Entry)) -> Result<FileRead, StoreError> {
+    read_bytes(path, open_to_read(path)?, take)
+}
+
+/// Reads what a file of this name holds.
+fn read_bytes(path: &Path, file: impl Read, take: &mut dyn FnMut(Entry)) -> Result<FileRead, StoreError> {
     let id = find::id_of(path).unwrap_or_default();
-    read::read(bytes, Form::of(path), &id).map_err(|unreadable| match unreadable {
+    read::read(file, Form::of(path), &id, take).map_err(|unreadable| match unreadable {
         Unreadable::Newer(version) => StoreError::NewerVersion { path: path.to_owned(), version },
         Unreadable::NoSession(reason) => StoreError::NoSession { path: path.to_owned(), reason },
+        Unreadable::Io(error) => StoreError::io("read", path)(error),
     })
+}
+
+/// A part of the lines of a compressed log.
+fn decoded_lines(path: &Path, range: Range<u64>) -> Result<Vec<u8>, StoreError> {
+    struct Part {
+        range: Range<u64>,
+        at: u64,
+        lines: Vec<u8>,
+    }
+    impl Lines for Part {
+        type Error = Infallible;
+        fn lines(&mut self, bytes: &[u8]) -> Result<(), Infallible> {
+            let end = self.at + bytes.len() as u64;
+            let (from, to) = (self.range.start.clamp(self.at, end), self.range.end.clamp(self.at, end));
+            let offset = |place: u64| usize::try_from(place - self.at).unwrap_or(bytes.len());
+            self.lines.extend_from_slice(&bytes[offset(from)..offset(to)]);
+            self.at = end;
+            Ok(())
+        }
+        fn broken(&mut self, _: String, _: bool) {}
+    }
+    let mut part = Part { range, at: 0, lines: Vec::new() };
+    if !part.range.is_empty() {
+        let bytes = std::fs::read(path).map_err(StoreError::io("read", path))?;
+        let Ok(_) = bytes::decode(&bytes, &mut part);
+    }
+    Ok(part.lines)
 }
 
 /// The plain file beside a compressed log, which must not exist.
@@ -255,14 +312,25 @@ fn check_not_continued(compressed: &Path) -> Result<PathBuf, StoreError> {
 
 /// Writes the lines of a compressed log to a plain file beside it, and opens that. The name appears only when all of
 /// it is durable.
-fn continue_beside(compressed: &Path, lines: &[u8]) -> Result<(PathBuf, File), StoreError> {
+fn continue_beside(compressed: &Path) -> Result<(PathBuf, File), StoreError> {
+    struct Copy(BufWriter<File>);
+    impl Lines for Copy {
+        type Error = std::io::Error;
+        fn lines(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+            self.0.write_all(bytes)
+        }
+        fn broken(&mut self, _: String, _: bool) {}
+    }
     let path = check_not_continued(compressed)?;
+    let bytes = std::fs::read(compressed).map_err(StoreError::io("read", compressed))?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let unfinished = path.with_file_name(format!(".{name}.tmp"));
-    let mut file = files::private(OpenOptions::new().write(true).create(true).truncate(true))
+    let file = files::private(OpenOptions::new().write(true).create(true).truncate(true))
         .open(&unfinished)
         .map_err(StoreError::io("create", &unfinished))?;
-    let written = file.write_all(lines).and_then(|()| file.sync_all());
+    let mut copy = Copy(BufWriter::new(file));
+    let written =
+        bytes::decode(&bytes, &mut copy).and_then(|_| copy.0.flush()).and_then(|()| copy.0.get_ref().sync_all());
     written.map_err(StoreError::io("write", &unfinished))?;
     std::fs::rename(&unfinished, &path).map_err(StoreError::io("create", &path))?;
     if let Some(folder) = path.parent() {
@@ -272,15 +340,115 @@ fn continue_beside(compressed: &Path, lines: &[u8]) -> Result<(PathBuf, File), S
     Ok((path, file))
 }
 
+/// Whether the elements of response streams are kept of a log that is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Streams {
+    Kept,
+    LeftOut,
+}
+
+/// How many bytes of a stream wait for what follows them: an answer that is complete voids its stream, and an answer
+/// that is not is put together of it.
+const WAITING: usize = 1 << 20;
+
+/// The entries of a log while it is read.
+struct Collected {
+    streams: Streams,
+    events: Events,
+    last_time: Option<u64>,
+    recovery: Recovery,
+    /// Chunks that were left out and that recovery has not seen yet.
+    waiting: Vec<Entry>,
+    /// What they take in memory, in bytes, and what they may.
+    cost: usize,
+    limit: usize,
+}
+
+impl Collected {
+    fn new(streams: Streams) -> Self {
+        Self {
+            streams,
+            events: Events::default(),
+            last_time: None,
+            recovery: Recovery::default(),
+            waiting: Vec::new(),
+            cost: 0,
+            limit: WAITING,
+        }
+    }
+
+    fn take(&mut self, entry: Entry) {
+        self.last_time = Some(entry.last_time());
+        match self.streams {
+            Streams::Kept => self.events.push(entry),
+            Streams::LeftOut if entry.is_chunk() => {
+                self.events.skip(&entry);
+                self.recovery.note_step(&entry);
+                self.cost += entry.cost();
+                self.waiting.push(entry);
+                if self.cost > self.limit {
+                    self.recover_waiting();
+                }
+            }
+            Streams::LeftOut => {
+                if entry.single().is_some_and(Recovery::voids_chunks) {
+                    self.waiting.clear();
+                    self.cost = 0;
+                }
+                self.recovery.take(&entry);
+                self.events.push(entry);
+            }
+        }
+    }
+
+    fn recover_waiting(&mut self) {
+        for entry in std::mem::take(&mut self.waiting) {
+            self.recovery.take(&entry);
+        }
+        self.cost = 0;
+    }
+
+    /// The log with recovery applied, and what that added.
+    fn into_log(mut self, path: PathBuf, read: FileRead) -> (Log, Vec<Event>) {
+        let FileRead { header, problems, .. } = read;
+        let first = self.events.len();
+        let recovered = match self.streams {
+            Streams::Kept => recovery::recovery(&self.events),
+            Streams::LeftOut => {
+                self.recover_waiting();
+                self.recovery.finish(first)
+            }
+        };
+        let last_time = self.last_time.unwrap_or(header.created_at);
+        let recovered = recovered.into_iter().zip(first..);
+        let recovered: Vec<Event> = recovered.map(|(event, seq): (NewEvent, u64)| event.at(seq, last_time)).collect();
+        let mut events = self.events;
+        recovered.iter().for_each(|event| events.push(Entry::Single(event.clone())));
+        let log = Log { path, header, recovered: recovered.len() as u64, events, last_time, problems };
+        (log, recovered)
+    }
+}
+
 impl Log {
-    fn recover(path: PathBuf, read: FileRead) -> Self {
-        let FileRead { header, mut events, problems, .. } = read;
-        let recovered = recovery::recovery(&events);
-        let time = events.last().map_or(header.created_at, |event| event.time);
-        let (first, recovered) = (events.len(), recovered.into_iter().zip(events.len() as u64..));
-        let recovered: Vec<Event> = recovered.map(|(event, seq): (NewEvent, u64)| event.at(seq, time)).collect();
-        events.extend(recovered);
-        Self { path, header, recovered: events.len() - first, events, problems }
+    fn of_file(path: PathBuf, streams: Streams) -> Result<Self, StoreError> {
+        let file = open_to_read(&path)?;
+        Self::of_bytes(path, file, streams)
+    }
+
+    fn of_bytes(path: PathBuf, bytes: impl Read, streams: Streams) -> Result<Self, StoreError> {
+        let mut collected = Collected::new(streams);
+        let read = read_bytes(&path, bytes, &mut |entry| collected.take(entry))?;
+        Ok(collected.into_log(path, read).0)
+    }
+
+    /// Reads what a file of this name holds, with recovery applied. The name tells the form, and the id where there is
+    /// no header.
+    ///
+    /// # Errors
+    ///
+    /// No session, or one of a newer version.
+    pub fn from_bytes(path: &Path, bytes: &[u8]) -> Result<Self, StoreError> {
+        Self::of_bytes(path.to_owned(), bytes, Streams::Kept)
     }
 
     /// The history that derives from the events.
@@ -292,7 +460,7 @@ impl Log {
     /// The derived history with what a request needs to know of each message.
     #[must_use]
     pub fn history(&self) -> Vec<DerivedMessage> {
-        derive::history(&self.events)
+        derive::history(self.events.singles())
     }
 
     /// The title, where the session has one.
@@ -302,7 +470,7 @@ impl Log {
         struct Data {
             title: String,
         }
-        let titles = self.events.iter().rev().filter(|event| event.kind == kind::SESSION_TITLE);
+        let titles = self.events.singles().rev().filter(|event| event.kind == kind::SESSION_TITLE);
         titles.into_iter().find_map(|event| event.parse::<Data>().ok()).map(|data| data.title)
     }
 }

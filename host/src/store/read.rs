@@ -1,18 +1,21 @@
-//! From the bytes of a file to its events and to what is wrong with it. Pure.
+//! From the bytes of a file to its events and to what is wrong with it.
 //!
 //! Nothing damaged shortens a conversation silently: every complete record is read, every damaged place is one
-//! [`Problem`], and what can be shown is shown.
+//! [`Problem`], and what can be shown is shown. A file is gone through once, line by line; what it takes in memory is
+//! its longest line and what whoever takes the entries keeps of them (of a compressed file also its bytes).
 
+use std::io;
 use std::path::PathBuf;
 
 use dsh_plugin_api::json;
 
 use super::StoreError;
-use super::bytes::{self, Form, Tail};
+use super::bytes::{self, Form, Lines, Tail};
 use super::numbering::Numbering;
 use super::problem::ProblemKind;
-use crate::session::derive::SurfaceOp;
+use crate::session::derive::{Surface, SurfaceOp};
 use crate::session::event::{Event, Header};
+use crate::session::events::Entry;
 use crate::session::line::{self, Damage, HeaderRecord, Place, Record};
 
 /// A damaged place.
@@ -52,17 +55,19 @@ impl Problem {
     }
 }
 
+/// The longest line that is read, in bytes. No record that dsh writes comes near it; a few kilobytes of a compressed
+/// file can stand for more.
+const LONGEST_LINE: usize = 1 << 30;
+
 /// A file as read.
 #[derive(Debug)]
 pub(super) struct FileRead {
     pub header: Header,
-    /// Expanded, `seq` from 0 without gaps.
-    pub events: Vec<Event>,
     pub problems: Vec<Problem>,
-    /// The decoded lines, which for a plain file are the file.
-    pub lines: Vec<u8>,
-    /// Length of `lines` without a torn tail.
-    pub sound: usize,
+    /// Length of the decoded lines, which for a plain file are the file, without a torn tail.
+    pub sound: u64,
+    /// True when a line stands there whose newline is missing.
+    pub unended: bool,
     /// Where a compressed file can be continued in place.
     pub tail: Option<Tail>,
     /// The seq that the next event gets in the file: above all that stand there.
@@ -76,47 +81,135 @@ pub(super) enum Unreadable {
     Newer(String),
     /// There is no header, and no message that could be shown without one.
     NoSession(String),
+    /// The file cannot be read.
+    Io(io::Error),
 }
 
-/// Reads the bytes of a file. `id` stands for a header that is missing.
-pub(super) fn read(file: Vec<u8>, form: Form, id: &str) -> Result<FileRead, Unreadable> {
-    let (lines, breaks, tail) = match form {
-        Form::Plain => (file, Vec::new(), None),
+impl From<io::Error> for Unreadable {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// Reads a file to its end. `id` stands for a header that is missing; `take` gets what its records stand for, expanded
+/// to `seq` 0 and so on without gaps.
+pub(super) fn read(
+    mut file: impl io::Read,
+    form: Form,
+    id: &str,
+    take: &mut dyn FnMut(Entry),
+) -> Result<FileRead, Unreadable> {
+    let mut splitter = Splitter::new(Reader::new(id, take));
+    match form {
+        Form::Plain => {
+            let mut piece = vec![0; 64 * 1024];
+            loop {
+                match file.read(&mut piece) {
+                    Ok(0) => return splitter.finish(None),
+                    Ok(length) => splitter.lines(&piece[..length])?,
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        }
         Form::Zstd => {
-            let decoded = bytes::decode(&file);
-            (decoded.lines, decoded.breaks, decoded.tail)
-        }
-    };
-    let mut reader = Reader::new(id);
-    let mut breaks = breaks.into_iter().peekable();
-    let mut at = 0;
-    let mut sound = lines.len();
-    while at < lines.len() {
-        let end = newline(&lines[at..]).map(|length| at + length);
-        let mut broken = None;
-        while let Some(b) = breaks.next_if(|b| b.offset <= end.map_or(lines.len(), |end| end + 1) && !b.last) {
-            broken = Some(b.message);
-        }
-        match end {
-            Some(end) => {
-                reader.line(&lines[at..end], Ending::Newline, broken)?;
-                at = end + 1;
-            }
-            None => {
-                let torn = breaks.next_if(|b| b.last).map(|b| b.message);
-                sound = at + reader.line(&lines[at..], Ending::None, broken.or(torn))?;
-                at = lines.len();
-            }
+            let mut file_bytes = Vec::new();
+            file.read_to_end(&mut file_bytes)?;
+            let tail = bytes::decode(&file_bytes, &mut splitter)?;
+            splitter.finish(tail)
         }
     }
-    for b in breaks {
-        reader.problem(reader.line.max(1), ProblemKind::TornFrame, format!("{}; what it held is lost", b.message));
-    }
-    Ok(FileRead { tail, ..reader.finish(lines, sound)? })
 }
 
-fn newline(bytes: &[u8]) -> Option<usize> {
-    bytes.iter().position(|byte| *byte == b'\n')
+/// Makes lines of bytes.
+struct Splitter<'a> {
+    reader: Reader<'a>,
+    /// The beginning of a line whose end has not come yet.
+    line: Vec<u8>,
+    /// How much of that line was not kept, since it is too long.
+    dropped: u64,
+    /// Length of all that came.
+    length: u64,
+    /// Bytes are missing in that line.
+    broken: Option<String>,
+    /// Bytes are missing at the end.
+    torn: Option<String>,
+}
+
+impl<'a> Splitter<'a> {
+    const fn new(reader: Reader<'a>) -> Self {
+        Self { reader, line: Vec::new(), dropped: 0, length: 0, broken: None, torn: None }
+    }
+
+    fn begin_of_line(&mut self, bytes: &[u8]) {
+        if self.dropped > 0 || self.line.len() + bytes.len() > LONGEST_LINE {
+            self.dropped += (self.line.len() + bytes.len()) as u64;
+            self.line = Vec::new();
+        } else {
+            self.line.extend_from_slice(bytes);
+        }
+    }
+
+    /// Reads the line that is complete now; its end may have come with `end`.
+    fn end_of_line(&mut self, end: &[u8]) -> Result<(), Unreadable> {
+        let broken = self.broken.take();
+        if self.line.is_empty() && self.dropped == 0 {
+            self.reader.line(end, Ending::Newline, broken)?;
+            return Ok(());
+        }
+        self.begin_of_line(end);
+        match std::mem::take(&mut self.dropped) {
+            0 => self.reader.line(&self.line, Ending::Newline, broken).map(drop)?,
+            length => self.reader.overlong(length),
+        }
+        self.line.clear();
+        self.line.shrink_to(1 << 20);
+        Ok(())
+    }
+
+    fn finish(mut self, tail: Option<Tail>) -> Result<FileRead, Unreadable> {
+        let begin = self.length - self.line.len() as u64 - self.dropped;
+        let mut last = 0;
+        if self.dropped > 0 {
+            self.reader.overlong(self.dropped);
+        } else if !self.line.is_empty() {
+            let broken = self.broken.take().or(self.torn.take());
+            last = self.reader.line(&self.line, Ending::None, broken)?;
+        }
+        if let Some(torn) = self.torn {
+            self.reader.problem_here(ProblemKind::TornFrame, format!("{torn}; what it held is lost"));
+        }
+        self.reader.finish(begin + last as u64, last > 0, tail)
+    }
+}
+
+impl Lines for Splitter<'_> {
+    type Error = Unreadable;
+
+    fn lines(&mut self, mut bytes: &[u8]) -> Result<(), Unreadable> {
+        self.length += bytes.len() as u64;
+        while let Some(end) = memchr::memchr(b'\n', bytes) {
+            self.end_of_line(&bytes[..end])?;
+            bytes = &bytes[end + 1..];
+        }
+        self.begin_of_line(bytes);
+        Ok(())
+    }
+
+    fn broken(&mut self, message: String, last: bool) {
+        if last {
+            self.torn = Some(message);
+        } else if self.line.is_empty() && self.dropped == 0 {
+            self.reader.problem_here(ProblemKind::TornFrame, around(&message));
+        } else {
+            self.broken = Some(message);
+        }
+    }
+}
+
+/// A damaged frame whose neighbours are not damaged.
+fn around(broken: &str) -> String {
+    format!("{broken}; the lines around it were read")
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -132,9 +225,16 @@ struct Reader<'a> {
     header: Option<Header>,
     /// Why the first line gave no header.
     headless: Option<String>,
-    events: Vec<Event>,
+    /// What a file without a header shows so far.
+    surface: Surface,
+    /// How many events there were.
+    count: u64,
+    take: &'a mut dyn FnMut(Entry),
     numbering: Numbering,
+    /// Time of the last event, before it that of the header.
     time: u64,
+    /// Time of the first event.
+    first_time: Option<u64>,
     problems: Vec<Problem>,
     /// True from a damaged place to the next sound event: seqs that are missing there need no second report.
     damaged: bool,
@@ -143,15 +243,18 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn new(id: &'a str) -> Self {
+    fn new(id: &'a str, take: &'a mut dyn FnMut(Entry)) -> Self {
         Self {
             id,
             line: 0,
             header: None,
             headless: None,
-            events: Vec::new(),
+            surface: Surface::default(),
+            count: 0,
+            take,
             numbering: Numbering::default(),
             time: 0,
+            first_time: None,
             problems: Vec::new(),
             damaged: false,
             problem_end: 0,
@@ -200,11 +303,7 @@ impl<'a> Reader<'a> {
             n => format!("{what}; the {n} records on this line were read"),
         };
         if let Some(broken) = broken {
-            return Some(Problem::new(
-                line,
-                ProblemKind::TornFrame,
-                format!("{broken}; the lines around it were read"),
-            ));
+            return Some(Problem::new(line, ProblemKind::TornFrame, around(&broken)));
         }
         if scan.torn && ending == Ending::None {
             return Some(Problem::new(
@@ -261,37 +360,60 @@ impl<'a> Reader<'a> {
         self.problems.push(Problem::new(line, kind, message));
     }
 
+    /// Notes a problem between the last line and the next.
+    fn problem_here(&mut self, kind: ProblemKind, message: impl Into<String>) {
+        self.problem(self.line.max(1), kind, message);
+    }
+
+    /// A line of this length in bytes, which is not read.
+    fn overlong(&mut self, length: u64) {
+        self.line += 1;
+        self.damaged = true;
+        let message = format!("the line has {length} bytes; one of more than {LONGEST_LINE} is not read");
+        self.problem(self.line, ProblemKind::Unreadable, message);
+    }
+
     fn record(&mut self, record: Record) -> Result<(), Unreadable> {
         if record.is_header() {
             return self.take_header(record);
         }
-        let place = Place { seq: self.events.len() as u64, time: self.time };
-        let events = match record.into_events(place) {
-            Ok(events) => events,
+        let place = Place { seq: self.count, time: self.time };
+        let line::Read { stored_seq, mut entry, flaw } = match record.into_entry(place) {
+            Ok(read) => read,
             Err(reason) => {
                 self.damaged = true;
                 self.problem(self.line, ProblemKind::Unreadable, format!("{reason}; skipped"));
                 return Ok(());
             }
         };
-        if let Some(flaw) = events.flaw {
+        if let Some(flaw) = flaw {
             self.problem(self.line, ProblemKind::FlawedRecord, flaw);
         }
-        let Some(last) = events.events.last() else { return Ok(()) };
-        self.time = last.time;
-        let count = events.events.len() as u64;
-        let judged = self.numbering.take(place.seq, events.stored_seq, count);
+        let count = entry.count();
+        if count == 0 {
+            return Ok(());
+        }
+        self.first_time.get_or_insert(entry.first_time());
+        self.time = entry.last_time();
+        let judged = self.numbering.take(place.seq, stored_seq, count);
         if let Some(message) = judged.map(|jump| jump.message()).filter(|(gap, _)| !(*gap && self.damaged)) {
             let (gap, text) = message;
             self.problem(self.line, if gap { ProblemKind::SeqGap } else { ProblemKind::SeqFork }, text);
         }
         self.damaged = false;
-        self.events.extend(events.events);
+        self.count += count;
+        if let Entry::Single(event) = &mut entry {
+            self.renumber_surface_op(event);
+            if self.header.is_none() {
+                self.surface.take(event);
+            }
+        }
+        (self.take)(entry);
         Ok(())
     }
 
     fn take_header(&mut self, record: Record) -> Result<(), Unreadable> {
-        if self.header.is_some() || !self.events.is_empty() {
+        if self.header.is_some() || self.count > 0 {
             self.damaged = true;
             self.numbering.expect_restart();
             self.problem(self.line, ProblemKind::SecondHeader, "a session header stands among the events; skipped");
@@ -310,31 +432,21 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn finish(mut self, lines: Vec<u8>, sound: usize) -> Result<FileRead, Unreadable> {
+    fn finish(mut self, sound: u64, unended: bool, tail: Option<Tail>) -> Result<FileRead, Unreadable> {
         let header = match self.header.take() {
             Some(header) => header,
             None => {
-                if crate::session::derive::history(&self.events).is_empty() {
+                if self.surface.is_empty() {
                     let damage = self.problems.into_iter().next().map(|problem| problem.message);
                     let reason = self.headless.or(damage).unwrap_or_else(|| "it is empty".to_owned());
                     return Err(Unreadable::NoSession(reason));
                 }
                 self.note_missing_header();
-                Header::new(self.id, self.events.first().map_or(0, |event| event.time), None)
+                Header::new(self.id, self.first_time.unwrap_or(0), None)
             }
         };
-        for event in 0..self.events.len() {
-            self.renumber_surface_op(event);
-        }
-        Ok(FileRead {
-            header,
-            next_stored_seq: self.numbering.next_stored(),
-            events: self.events,
-            problems: self.problems,
-            lines,
-            sound,
-            tail: None,
-        })
+        let next_stored_seq = self.numbering.next_stored();
+        Ok(FileRead { header, problems: self.problems, sound, unended, tail, next_stored_seq })
     }
 
     /// A first line that could not be read at all has been reported; the header that it was is the same place.
@@ -350,11 +462,11 @@ impl<'a> Reader<'a> {
     }
 
     /// The seqs of a replacement are those of the file; where events were renumbered it has to follow.
-    fn renumber_surface_op(&mut self, at: usize) {
-        let SurfaceOp::Replace { start, end } = SurfaceOp::of(&self.events[at]) else { return };
-        if let Some((start, end)) = self.numbering.renumber(at as u64, start, end) {
+    fn renumber_surface_op(&self, event: &mut Event) {
+        let SurfaceOp::Replace { start, end } = SurfaceOp::of(event) else { return };
+        if let Some((start, end)) = self.numbering.renumber(event.seq, start, end) {
             let op = serde_json::json!({ "op": "replace", "start": start, "end": end });
-            self.events[at].extra.set("surfaceOp", json::raw(&op));
+            event.extra.set("surfaceOp", json::raw(&op));
         }
     }
 }

@@ -15,6 +15,7 @@ use super::lock::Lock;
 use super::read::{self, FileRead, Problem};
 use super::{Store, StoreError, read_file};
 use crate::session::event::{Event, Header};
+use crate::session::events::{Entry, Events};
 use crate::session::line;
 
 /// What stands behind the name of a log that was repaired, in the name of the file that keeps its bytes. A number
@@ -32,7 +33,7 @@ pub struct Repair {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept: Option<PathBuf>,
     /// How many events the log holds.
-    pub events: usize,
+    pub events: u64,
     /// What was wrong, in order of line.
     pub problems: Vec<Problem>,
 }
@@ -49,7 +50,8 @@ impl Store {
     pub fn repair(&self, reference: &str) -> Result<Repair, StoreError> {
         let path = self.resolve_to_write(reference)?;
         let _lock = Lock::take(&path)?;
-        let FileRead { header, events, problems, .. } = read_file(&path)?;
+        let mut events = Events::default();
+        let FileRead { header, problems, .. } = read_file(&path, &mut |entry| events.push(entry))?;
         let count = events.len();
         if problems.is_empty() {
             return Ok(Repair { repaired: false, path, kept: None, events: count, problems });
@@ -74,18 +76,22 @@ impl Store {
 }
 
 /// A whole log of these events, which are numbered from 0.
-pub(super) fn lines_of(header: &Header, events: &[Event]) -> String {
+pub(super) fn lines_of(header: &Header, events: &Events) -> String {
     let mut lines = format!("{}\n", json::raw(header));
-    line::encode(events, 0, &mut lines);
+    line::encode(events.entries(), 0, &mut lines);
     lines
 }
 
-fn reads_back(lines: &str, header: &Header, events: &[Event]) -> bool {
-    let Ok(read) = read::read(lines.as_bytes().to_vec(), Form::Plain, &header.id) else { return false };
-    let same = |(a, b): (&Event, &Event)| {
-        (a.seq, a.time, &a.kind, a.data.get()) == (b.seq, b.time, &b.kind, b.data.get()) && members(a).eq(members(b))
-    };
-    read.problems.is_empty() && read.events.len() == events.len() && read.events.iter().zip(events).all(same)
+fn reads_back(lines: &str, header: &Header, events: &Events) -> bool {
+    let mut written = events.iter();
+    let mut same = true;
+    let take = &mut |entry: Entry| same &= entry.events().all(|a| written.next().is_some_and(|b| is_same(&a, &b)));
+    let read = read::read(lines.as_bytes(), Form::Plain, &header.id, take);
+    read.is_ok_and(|read| read.problems.is_empty()) && same && written.next().is_none()
+}
+
+fn is_same(a: &Event, b: &Event) -> bool {
+    (a.seq, a.time, &a.kind, a.data.get()) == (b.seq, b.time, &b.kind, b.data.get()) && members(a).eq(members(b))
 }
 
 fn members(event: &Event) -> impl Iterator<Item = (&str, &str)> {
@@ -188,7 +194,7 @@ mod tests {
     }
 
     fn events(log: &super::super::Log) -> Vec<String> {
-        log.events.iter().map(|event| json::raw(event).get().to_owned()).collect()
+        log.events.iter().map(|event| json::raw(&*event).get().to_owned()).collect()
     }
 
     fn messages(log: &super::super::Log) -> String {

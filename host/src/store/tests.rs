@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use dsh_plugin_api::vocab::{Block, Chunk, Role, Source};
+use proptest::prelude::*;
 use serde_json::json;
 
 use super::read::FileRead;
@@ -25,8 +26,18 @@ fn plain(seq: u64) -> String {
     format!(r#"{{"type":"x/y","seq":{seq},"time":{seq},"data":{{}}}}"#)
 }
 
-fn read_text(text: impl AsRef<[u8]>) -> Result<FileRead, Unreadable> {
-    read::read(text.as_ref().to_vec(), Form::Plain, "file")
+fn read_text(text: impl AsRef<[u8]>) -> Result<(FileRead, Events), Unreadable> {
+    read_as(Form::Plain, text.as_ref())
+}
+
+fn read_as(form: Form, bytes: &[u8]) -> Result<(FileRead, Events), Unreadable> {
+    let mut events = Events::default();
+    let read = read::read(bytes, form, "file", &mut |entry| events.push(entry))?;
+    Ok((read, events))
+}
+
+fn forms(events: &Events) -> Vec<String> {
+    events.iter().map(|event| json::raw(&*event).get().to_owned()).collect()
 }
 
 fn nobody() -> OnDurable {
@@ -93,12 +104,12 @@ fn each_damaged_place_is_one_problem_and_no_message_is_lost() {
         ("unknown events", format!("{HEADER}\n{}\n{b}\n", plain(0)), &["b"], &[]),
     ];
     for (name, text, messages, problems) in cases {
-        let read = read_text(&text).unwrap();
+        let (read, events) = read_text(&text).unwrap();
         let found: Vec<(u64, &str)> = read.problems.iter().map(|p| (p.line, p.kind.as_str())).collect();
         assert_eq!(found, problems, "{name}: {:?}", read.problems);
-        let history: Vec<Message> = derive::history(&read.events).into_iter().map(|entry| entry.message).collect();
+        let history: Vec<Message> = derive::history(events.singles()).into_iter().map(|entry| entry.message).collect();
         assert_eq!(said(&history), messages, "{name}");
-        assert!(read.events.iter().zip(0..).all(|(event, seq)| event.seq == seq), "{name}");
+        assert!(events.iter().zip(0..).all(|(event, seq)| event.seq == seq), "{name}");
     }
 }
 
@@ -106,8 +117,8 @@ fn each_damaged_place_is_one_problem_and_no_message_is_lost() {
 fn invalid_utf8_is_replaced_and_reported() {
     let text = format!("{HEADER}\n{}\n", user(0, "a?b"));
     let bytes: Vec<u8> = text.bytes().map(|byte| if byte == b'?' { 0xff } else { byte }).collect();
-    let read = read_text(bytes).unwrap();
-    assert_eq!(derive::history(&read.events)[0].message.text(), "a\u{fffd}b");
+    let (read, events) = read_text(bytes).unwrap();
+    assert_eq!(derive::history(events.singles())[0].message.text(), "a\u{fffd}b");
     assert_eq!((read.problems[0].line, read.problems[0].kind.as_str()), (2, "invalid-utf8"));
 }
 
@@ -122,20 +133,20 @@ fn a_file_without_header_and_message_is_no_session_and_a_newer_one_is_refused() 
         let text = format!("{}\n", HEADER.replace("\"version\":0", &format!("\"version\":{version}")));
         assert!(matches!(read_text(&text), Err(Unreadable::Newer(found)) if found == version));
     }
-    assert!(read_text(format!("{HEADER}\n")).unwrap().events.is_empty());
+    assert!(read_text(format!("{HEADER}\n")).unwrap().1.is_empty());
 }
 
 #[test]
 fn what_follows_a_damaged_header_keeps_the_file_name_as_id() {
-    assert_eq!(read_text(user(0, "a") + "\n").unwrap().header.id, "file");
+    assert_eq!(read_text(user(0, "a") + "\n").unwrap().0.header.id, "file");
 }
 
 #[test]
 fn replacements_follow_events_that_were_renumbered() {
     let replace = user(9, "x").replace(r#""append""#, r#"{"op":"replace","start":5,"end":6}"#);
     let text = format!("{HEADER}\n{}\n{}\n{}\n{}\n{replace}\n", user(0, "a"), user(5, "b"), user(6, "c"), user(8, "d"));
-    let read = read_text(&text).unwrap();
-    let history: Vec<String> = derive::history(&read.events).iter().map(|entry| entry.message.text()).collect();
+    let (_, events) = read_text(&text).unwrap();
+    let history: Vec<String> = derive::history(events.singles()).iter().map(|entry| entry.message.text()).collect();
     assert_eq!(history, ["a", "x", "d"]);
 }
 
@@ -162,6 +173,18 @@ fn small_session() -> (String, Vec<NewEvent>) {
     (text, events)
 }
 
+/// What is read is what the next writer makes durable, and what it goes on with.
+fn assert_same(opened: &Log, read: &Log, store: &Store, cut: usize) {
+    let durable = store.read("s").unwrap();
+    assert_eq!((durable.recovered, forms(&durable.events)), (0, forms(&read.events)), "cut at {cut}");
+    let singles = |log: &Log| log.events.singles().map(|event| json::raw(event).get().to_owned()).collect::<Vec<_>>();
+    let is_chunk = |event: &String| event.contains(r#""type":"assistant/chunk""#);
+    let without_streams: Vec<String> = singles(read).into_iter().filter(|event| !is_chunk(event)).collect();
+    assert_eq!((opened.events.len(), singles(opened)), (read.events.len(), without_streams), "cut at {cut}");
+    assert_eq!((opened.recovered, opened.last_time), (read.recovered, read.last_time), "cut at {cut}");
+    assert_eq!(json::raw(&opened.messages()).get(), json::raw(&read.messages()).get(), "cut at {cut}");
+}
+
 #[test]
 fn a_log_that_is_cut_at_any_byte_keeps_every_complete_line_and_opens() {
     let (text, _) = small_session();
@@ -171,12 +194,11 @@ fn a_log_that_is_cut_at_any_byte_keeps_every_complete_line_and_opens() {
         // Lines that are whole; a last one may lack its newline.
         let whole = text.match_indices('\n').filter(|(end, _)| *end <= cut).count() - 1;
         let counts = text.lines().skip(1).take(whole).map(|line| if line.contains("\"texts\"") { 3 } else { 1 });
-        let expected: usize = counts.sum();
+        let expected: u64 = counts.sum();
         let log = store.read("s").unwrap();
         assert_eq!(log.events.len() - log.recovered, expected, "cut at {cut}");
         let (opened, writer) = store.open("s", nobody()).unwrap();
-        let form = |log: &Log| log.events.iter().map(|event| json::raw(event).get().to_owned()).collect::<Vec<_>>();
-        assert_eq!(form(&opened), form(&log), "what is read is what the next writer makes durable; cut at {cut}");
+        assert_same(&opened, &log, &store, cut);
         writer.append(vec![NewEvent::user_message(&Message::user("n", "next"))]);
         drop(writer);
         let log = store.read("s").unwrap();
@@ -227,9 +249,9 @@ fn what_was_appended_is_acknowledged_once_durable_and_reads_back() {
     assert!(on_disk.contains("\"text-chunks\",\"seq0\":4"), "{on_disk}");
     drop(writer);
     let log = store.read("id").unwrap();
-    let datas = |n: usize| log.events[n].data.get().to_owned();
-    for (n, event) in events.iter().enumerate() {
-        assert_eq!(datas(n), event.data.get());
+    assert_eq!(log.events.iter().take(events.len()).count(), events.len());
+    for (logged, event) in log.events.iter().zip(&events) {
+        assert_eq!(logged.data.get(), event.data.get());
     }
     assert!(matches!(store.create(Header::new("id", 5, None), nobody()), Err(StoreError::Exists(_))));
     assert!(matches!(store.create(Header::new("../x", 5, None), nobody()), Err(StoreError::InvalidId(_))));
@@ -277,10 +299,10 @@ fn a_torn_frame_is_one_problem() {
     let frames = [&text[..half], &text[half..]].map(|part| zstd::encode_all(part.as_bytes(), 3).unwrap());
     let bytes = frames.concat();
     for cut in frames[0].len() + 1..bytes.len() {
-        let read = read::read(bytes[..cut].to_vec(), Form::Zstd, "s").unwrap();
+        let (read, events) = read_as(Form::Zstd, &bytes[..cut]).unwrap();
         let kinds: Vec<&str> = read.problems.iter().map(|problem| problem.kind.as_str()).collect();
         assert_eq!(kinds, ["torn-frame"], "{cut}");
-        assert!(read.events.len() >= text[..half].lines().count() - 1, "{cut}");
+        assert!(events.len() >= text[..half].lines().count() as u64 - 1, "{cut}");
     }
 }
 
@@ -289,7 +311,7 @@ fn a_file_without_any_sound_frame_is_called_damaged_and_not_empty() {
     let (text, _) = small_session();
     for (bytes, told) in [(text.into_bytes(), "the Zstandard frame at byte 0 is damaged"), (Vec::new(), "it is empty")]
     {
-        let Err(read::Unreadable::NoSession(reason)) = read::read(bytes, Form::Zstd, "s") else { panic!("{told}") };
+        let Err(read::Unreadable::NoSession(reason)) = read_as(Form::Zstd, &bytes) else { panic!("{told}") };
         assert!(reason.starts_with(told), "{reason}");
     }
 }
@@ -378,14 +400,14 @@ fn after_a_write_error_nothing_is_acknowledged_and_the_session_opens_again() {
         assert!(errors.iter().all(|error| *error == errors[0]), "the first error stays: {errors:?}");
         assert!(errors[0].contains(path.to_str().unwrap()), "{errors:?}");
         let log = store.read("s").unwrap();
-        assert_eq!((log.problems.len(), log.events.len()), (0, acknowledged.len()), "failed at {fail_at}");
+        assert_eq!((log.problems.len(), log.events.len()), (0, acknowledged.len() as u64), "failed at {fail_at}");
         drop(store.open("s", nobody()).unwrap());
     }
 }
 
 /// A compressed session as it was while its writer lived: the file after each checkpoint, and how many events were
 /// acknowledged by then.
-fn compressed_states(dir: &Path) -> (Store, PathBuf, Vec<(usize, usize)>, Vec<u8>) {
+fn compressed_states(dir: &Path) -> (Store, PathBuf, Vec<(usize, u64)>, Vec<u8>) {
     let store = Store::new(dir).compressed();
     let writer = store.create(Header::new("s", 5, None), nobody()).unwrap();
     let path = writer.path().to_owned();
@@ -393,7 +415,7 @@ fn compressed_states(dir: &Path) -> (Store, PathBuf, Vec<(usize, usize)>, Vec<u8
     let mut states = Vec::new();
     let mut count = 0;
     let mut commit = |events: Vec<NewEvent>| {
-        count += events.len();
+        count += events.len() as u64;
         writer.append(events);
         checkpoint(&writer).unwrap();
         states.push((usize::try_from(path.metadata().unwrap().len()).unwrap(), count));
@@ -422,10 +444,9 @@ fn compressed_states(dir: &Path) -> (Store, PathBuf, Vec<(usize, usize)>, Vec<u8
 fn a_compressed_log_that_is_cut_at_any_byte_keeps_what_was_acknowledged_and_goes_on() {
     let dir = tempfile::tempdir().unwrap();
     let (store, path, states, bytes) = compressed_states(dir.path());
-    let all = read::read(bytes.clone(), Form::Zstd, "s").unwrap();
-    assert_eq!(all.problems, [], "a frame that goes on is no damage");
-    let form = |events: &[Event]| events.iter().map(|event| json::raw(event).get().to_owned()).collect::<Vec<_>>();
-    let all = form(&all.events);
+    let (read, events) = read_as(Form::Zstd, &bytes).unwrap();
+    assert_eq!(read.problems, [], "a frame that goes on is no damage");
+    let all = forms(&events);
     let header = zstd::zstd_safe::find_frame_compressed_size(&bytes).unwrap();
     let near = |cut: &usize| states.iter().any(|(length, _)| cut.abs_diff(*length) < 12) || *cut < states[3].0;
     // Every byte of the small batches; the noise in steps, and every byte around the ends of batches.
@@ -436,8 +457,10 @@ fn a_compressed_log_that_is_cut_at_any_byte_keeps_what_was_acknowledged_and_goes
         let (opened, writer) = store.open("s", nobody()).unwrap();
         let kept = opened.events.len() - opened.recovered;
         assert!(kept >= acknowledged, "{kept} of {acknowledged} events; cut at {cut}");
-        assert_eq!(form(&opened.events[..kept]), all[..kept], "cut at {cut}");
-        assert_eq!(form(&opened.events), form(&log.events), "what is read is what becomes durable; cut at {cut}");
+        let kept = usize::try_from(kept).unwrap();
+        assert_eq!(forms(&log.events)[..kept], all[..kept], "cut at {cut}");
+        assert_same(&opened, &log, &store, cut);
+        let before = forms(&log.events);
         writer.append(vec![NewEvent::turn_start(3), NewEvent::user_message(&Message::user("n", "next"))]);
         checkpoint(&writer).unwrap();
         let unfinished = store.read("s").unwrap();
@@ -447,7 +470,7 @@ fn a_compressed_log_that_is_cut_at_any_byte_keeps_what_was_acknowledged_and_goes
         let log = store.read("s").unwrap();
         assert_eq!((log.problems.as_slice(), log.recovered), (&[][..], 0), "cut at {cut}");
         assert_eq!(log.messages().last().unwrap().text(), "next", "cut at {cut}");
-        assert_eq!(form(&log.events[..opened.events.len()]), form(&opened.events), "cut at {cut}");
+        assert_eq!(forms(&log.events)[..before.len()], before, "cut at {cut}");
         let decoded = zstd::decode_all(&std::fs::read(&path).unwrap()[..]).unwrap();
         assert!(decoded.ends_with(b"\n"), "any decoder reads the whole file; cut at {cut}");
         assert!(!dir.path().join("s.jsonl").exists(), "it goes on in place");
@@ -526,14 +549,14 @@ fn a_compressed_batch_that_cannot_be_written_is_cut_off_again() {
         };
         let on_durable: OnDurable = Box::new(move |events| seen.lock().unwrap().extend(events.events().map(|e| e.seq)));
         let writer = Writer::start(start, on_durable).unwrap();
-        let mut errors = 0;
+        let mut errors = 0_u64;
         for n in 0..3 {
             writer.append(vec![NewEvent::user_message(&Message::user(format!("u{n}"), "text"))]);
-            errors += usize::from(checkpoint(&writer).is_err());
+            errors += u64::from(checkpoint(&writer).is_err());
         }
         // The seventh and the eighth call end the frame.
         drop(writer);
-        let acknowledged = acknowledged.lock().unwrap().len();
+        let acknowledged = acknowledged.lock().unwrap().len() as u64;
         assert_eq!(acknowledged + errors, 3, "failed at {fail_at}");
         let log = store.read("s").unwrap();
         assert_eq!((log.problems.as_slice(), log.events.len()), (&[][..], acknowledged), "failed at {fail_at}");
@@ -542,5 +565,69 @@ fn a_compressed_batch_that_cannot_be_written_is_cut_off_again() {
         drop(writer);
         let log = store.read("s").unwrap();
         assert_eq!((log.problems.len(), log.events.len()), (0, acknowledged + 1), "failed at {fail_at}");
+    }
+}
+
+/// Lines that a log may hold in any order: events of turns, chunks, rows, answers, results.
+fn any_line() -> impl Strategy<Value = String> {
+    let place = |turn: u64, step: u64| format!(r#""turn":{turn},"step":{step}"#);
+    let text = prop_oneof![Just("a"), Just(""), Just("\\ud83d"), Just("\\ude00b"), Just(" "), Just("é\\n")];
+    let block = prop_oneof![
+        Just(r#"{"type":"text","text":"t"}"#),
+        Just(r#"{"type":"reasoning","text":"r"}"#),
+        Just(r#"{"type":"tool-call","id":"c","name":"bash","arguments":"{}"}"#),
+    ];
+    (0..14_u8, 1..3_u64, 1..3_u64, 0..3_u32, proptest::collection::vec(text, 1..6), block).prop_map(
+        move |(kind, turn, step, index, texts, block)| {
+            let at = place(turn, step);
+            let event = |kind: &str, data: &str| format!(r#"{{"type":"{kind}","data":{data}}}"#);
+            let chunk = |chunk: &str| event("assistant/chunk", &format!(r#"{{{at},"chunk":{chunk}}}"#));
+            let message = |content: &str| {
+                let source = r#"{"kind":"model","provider":"p","model":"m"}"#;
+                format!(r#"{{"id":"i","role":"assistant","content":[{content}],"source":{source}}}"#)
+            };
+            let pieces = texts.iter().map(|text| format!("\"{text}\"")).collect::<Vec<_>>().join(",");
+            let row = |kind: &str, more: &str, pieces_name: &str| {
+                let gaps = vec!["1"; texts.len() - 1].join(",");
+                event(kind, &format!(r#"{{{at},"index":{index},"dt":[{gaps}]{more},"{pieces_name}":[{pieces}]}}"#))
+            };
+            match kind {
+                0 => event("turn/start", &format!(r#"{{"turn":{turn}}}"#)),
+                1 => event("turn/end", &format!(r#"{{"turn":{turn},"reason":{{"kind":"completed"}}}}"#)),
+                2 => event("step/start", &format!("{{{at}}}")),
+                3 => event("step/end", &format!("{{{at}}}")),
+                4 => event("llm/retry", &format!("{{{at}}}")),
+                5 => event("assistant/message", &format!(r#"{{{at},"message":{}}}"#, message(block))),
+                6 => event("request/context", &format!(r#"{{"provider":"p{turn}","model":"m"}}"#)),
+                7 => chunk(&format!(r#"{{"type":"block-end","index":{index},"block":{block}}}"#)),
+                8 => chunk(&format!(r#"{{"type":"text-delta","index":{index},"text":"{}"}}"#, texts[0])),
+                9 | 10 => row("text-chunks", "", "texts"),
+                11 => row("reasoning-chunks", "", "texts"),
+                12 => row("tool-call-chunks", r#","id":"c","name":"bash""#, "args"),
+                _ => event("x/y", "null"),
+            }
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn a_log_without_its_streams_recovers_as_the_whole_one_does(
+        lines in proptest::collection::vec(any_line(), 0..24),
+        limit in prop_oneof![Just(0_usize), Just(600), Just(WAITING)],
+    ) {
+        let text = format!("{HEADER}\n{}", lines.iter().map(|line| format!("{line}\n")).collect::<String>());
+        let read = |streams| {
+            let mut collected = Collected { limit, ..Collected::new(streams) };
+            let read = read_bytes(Path::new("s.jsonl"), text.as_bytes(), &mut |entry| collected.take(entry)).unwrap();
+            collected.into_log(PathBuf::from("s.jsonl"), read)
+        };
+        let ((whole, added), (without, added_without)) = (read(Streams::Kept), read(Streams::LeftOut));
+        let form = |events: &[Event]| events.iter().map(|event| json::raw(event).get().to_owned()).collect::<Vec<_>>();
+        prop_assert_eq!(form(&added_without), form(&added));
+        prop_assert_eq!((without.events.len(), without.last_time), (whole.events.len(), whole.last_time));
+        let said = |log: &Log| json::raw(&log.messages()).get().to_owned();
+        prop_assert_eq!(said(&without), said(&whole));
+        prop_assert!(without.events.entries().iter().all(|entry| !entry.is_chunk()));
     }
 }

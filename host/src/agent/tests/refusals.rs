@@ -46,7 +46,7 @@ async fn a_refused_request_goes_out_once_more_without_metadata_and_the_route_is_
     assert!(world.notices()[0].contains("refused this session's replay metadata before"), "{:?}", world.notices());
     assert_eq!(world.notices().len(), 1, "told of what was refused, and of nothing else");
     let log = world.composition.store.read(session.id()).unwrap();
-    assert!(spared_routes(&log.events)["p"].metadata);
+    assert!(spared_routes(log.events.singles())["p"].metadata);
 }
 
 #[tokio::test]
@@ -136,7 +136,7 @@ async fn older_images_become_notes_after_a_refusal_and_the_route_is_remembered()
     assert_eq!(world.notices().len(), 1, "told of what was refused, and of nothing else");
     assert_eq!((world.left(), world.count(&session, "llm/retry")), (0, 1));
     let log = world.composition.store.read(session.id()).unwrap();
-    assert_eq!(spared_routes(&log.events)["p"], Spared { metadata: false, images_from: 4 });
+    assert_eq!(spared_routes(log.events.singles())["p"], Spared { metadata: false, images_from: 4 });
 }
 
 #[tokio::test]

@@ -69,7 +69,7 @@ fn agreed(store: &Store, doomed: &[SessionFiles]) -> Result<bool, super::Failed>
     for files in doomed {
         let paths = files.paths()?;
         // Whatever is wrong with it, it can be deleted.
-        let log = paths.first().and_then(|path| store.read(path.to_str()?).ok());
+        let log = paths.first().and_then(|path| store.read_without_streams(path.to_str()?).ok());
         let title = log.and_then(|log| log.title()).map(|title| format!(": {}", clip(&title, 80)));
         eprintln!("{}{}", plain(&files.id), title.unwrap_or_default());
         for path in paths {

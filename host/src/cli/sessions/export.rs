@@ -26,7 +26,10 @@ pub enum ExportFormat {
 
 /// Writes a session in another form.
 pub(super) fn run(store: &Store, session: &str, format: ExportFormat, out: &mut impl Write) -> Done {
-    let log = store.read(session)?;
+    let log = match format {
+        ExportFormat::Json | ExportFormat::Markdown => store.read_without_streams(session)?,
+        ExportFormat::Dsh => store.read(session)?,
+    };
     warn_of_damage(&log.path, &log.problems, session);
     match format {
         ExportFormat::Json => write_json(&Document::of(&log), out)?,
@@ -34,7 +37,7 @@ pub(super) fn run(store: &Store, session: &str, format: ExportFormat, out: &mut 
         ExportFormat::Dsh => {
             write_json(&log.header, out)?;
             let mut lines = String::new();
-            line::encode(&log.events, 0, &mut lines);
+            line::encode(log.events.entries(), 0, &mut lines);
             out.write_all(lines.as_bytes())?;
         }
     }
@@ -98,7 +101,7 @@ impl Degraded {
             provider: String,
             model: String,
         }
-        let events = log.events.iter().filter(|event| event.kind == kind::LLM_DEGRADE);
+        let events = log.events.singles().filter(|event| event.kind == kind::LLM_DEGRADE);
         let degraded = events.filter_map(|event| {
             let Data { message, message_id, code, reason, provider, model } = event.parse().ok()?;
             let is_it = |entry: &DerivedMessage| entry.message.id == message_id;

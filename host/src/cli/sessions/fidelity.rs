@@ -85,7 +85,7 @@ impl Fidelity {
     pub fn of(context: &Context, log: &Log, model: Option<String>) -> Result<Self, CommandError> {
         let manifest = context.manifest()?;
         let registry = context.registry(&manifest)?;
-        let model = model.or_else(|| last_model(&log.events)).or_else(|| manifest.default_agent().model);
+        let model = model.or_else(|| last_model(log.events.singles())).or_else(|| manifest.default_agent().model);
         let model = model.ok_or_else(|| {
             CommandError::usage_text("the session has used no model yet", "name one with -m PROVIDER/MODEL")
         })?;

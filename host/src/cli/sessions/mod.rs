@@ -232,17 +232,20 @@ enum View {
 }
 
 fn show(store: &Store, session: &str, view: View, json: bool, out: &mut impl Write) -> Done {
-    let log = store.read(session)?;
+    let log = match view {
+        View::Events => store.read(session)?,
+        View::Messages | View::Transcript => store.read_without_streams(session)?,
+    };
     warn_of_damage(&log.path, &log.problems, session);
     match (view, json) {
         (View::Messages | View::Transcript, true) => write_json(&log.messages(), out)?,
         (View::Events, true) => {
-            for event in &log.events {
-                write_json(event, out)?;
+            for event in log.events.iter() {
+                write_json(&*event, out)?;
             }
         }
         (View::Events, false) => {
-            for event in &log.events {
+            for event in log.events.iter() {
                 let time = transcript::utc(event.time);
                 writeln!(out, "{:>6}  {time}  {:<18} {}", event.seq, event.kind, clip(event.data.get(), 120))?;
             }
@@ -263,7 +266,7 @@ fn show_fidelity(
     json: bool,
     out: &mut impl Write,
 ) -> Done {
-    let log = store.read(session)?;
+    let log = store.read_without_streams(session)?;
     warn_of_damage(&log.path, &log.problems, session);
     let fidelity = Fidelity::of(context, &log, model)?;
     if json {
@@ -296,8 +299,8 @@ fn verify(store: &Store, session: &str, json: bool, out: &mut impl Write) -> Don
         ok: bool,
         problems: &'a [Problem],
     }
-    let (path, problems) = match store.read(session) {
-        Ok(log) => (log.path, log.problems),
+    let (path, problems) = match store.verify(session) {
+        Ok(verified) => verified,
         Err(error) => match Problem::of_header(&error) {
             Some((path, problem)) => (path, vec![problem]),
             None => return Err(error.into()),
