@@ -5,14 +5,13 @@
 //! or of another build in it is read from the logs, and a list that cannot write it is the same list.
 
 use std::collections::HashMap;
-use std::fs::{Metadata, OpenOptions};
-use std::io::Write;
+use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 
 use dsh_plugin_api::json;
 use serde::{Deserialize, Serialize};
 
-use super::{Log, Store, StoreError, Streams, files, now};
+use super::{Log, Store, StoreError, Streams, now};
 
 /// Its name.
 const CACHE: &str = ".list.cache";
@@ -49,7 +48,7 @@ impl Store {
     ///
     /// The folder cannot be listed. A folder that does not exist holds no sessions.
     pub fn list(&self) -> Result<Vec<Listed>, StoreError> {
-        let mut cache = Cache::load(self.dir());
+        let mut cache = Cache::load(self);
         let mut listed: Vec<Listed> = self.files()?.into_iter().map(|(id, path)| cache.listed(id, path)).collect();
         cache.save();
         listed.sort_by(|a, b| b.created_at.cmp(&a.created_at).then_with(|| a.id.cmp(&b.id)));
@@ -100,8 +99,9 @@ struct Entry {
 }
 
 /// Takes logs that are gone out of the cache: titles of theirs would stay in it.
-pub(super) fn forget(dir: &Path, paths: &[PathBuf]) {
-    let mut cache = Cache::load(dir);
+pub(super) fn forget(store: &Store, paths: &[PathBuf]) {
+    let dir = store.dir();
+    let mut cache = Cache::load(store);
     let known = cache.loaded.len();
     for below in paths.iter().filter_map(|path| path.strip_prefix(dir).ok()?.to_str()) {
         cache.loaded.remove(below);
@@ -113,7 +113,7 @@ pub(super) fn forget(dir: &Path, paths: &[PathBuf]) {
 }
 
 struct Cache<'a> {
-    dir: &'a Path,
+    store: &'a Store,
     /// As loaded, by path; what is still right moves to `valid`.
     loaded: HashMap<String, Entry>,
     valid: Vec<Entry>,
@@ -123,16 +123,16 @@ struct Cache<'a> {
 }
 
 impl<'a> Cache<'a> {
-    fn load(dir: &'a Path) -> Self {
-        let text = std::fs::read_to_string(dir.join(CACHE)).unwrap_or_default();
+    fn load(store: &'a Store) -> Self {
+        let text = std::fs::read_to_string(store.dir().join(CACHE)).unwrap_or_default();
         let lines = text.strip_prefix(BUILD).and_then(|lines| lines.strip_prefix('\n')).unwrap_or_default();
         let entries = lines.lines().filter_map(|line| serde_json::from_str::<Entry>(line).ok());
         let loaded = entries.map(|entry| (entry.path.clone(), entry)).collect();
-        Self { dir, loaded, valid: Vec::new(), read: 0, now: now().saturating_mul(1_000_000) }
+        Self { store, loaded, valid: Vec::new(), read: 0, now: now().saturating_mul(1_000_000) }
     }
 
     fn listed(&mut self, id: String, path: PathBuf) -> Listed {
-        let below = path.strip_prefix(self.dir).ok().and_then(Path::to_str).map(str::to_owned);
+        let below = path.strip_prefix(self.store.dir()).ok().and_then(Path::to_str).map(str::to_owned);
         // Before the file is read: what is written to it from here on makes another stamp.
         let stamp = std::fs::metadata(&path).ok().and_then(|metadata| Stamp::of(&metadata));
         if let Some((below, stamp)) = below.as_ref().zip(stamp)
@@ -168,16 +168,17 @@ impl<'a> Cache<'a> {
             text.push_str(json::raw(entry).get());
             text.push('\n');
         }
-        let path = self.dir.join(CACHE);
+        let Store { dir, disk, .. } = self.store;
+        let path = dir.join(CACHE);
         // Another list may write at the same time; either file is right.
-        let unnamed = self.dir.join(format!("{CACHE}.{}.tmp", std::process::id()));
-        let written = files::private(OpenOptions::new().write(true).create(true).truncate(true))
-            .open(&unnamed)
-            .and_then(|mut file| file.write_all(text.as_bytes()))
-            .and_then(|()| std::fs::rename(&unnamed, &path));
+        let unnamed = dir.join(format!("{CACHE}.{}.tmp", std::process::id()));
+        let written = disk
+            .create(&unnamed)
+            .and_then(|mut file| file.append(text.as_bytes()))
+            .and_then(|()| disk.rename(&unnamed, &path));
         if let Err(error) = written {
             tracing::debug!(path = %path.display(), %error, "the cache of the list cannot be written");
-            let _ = std::fs::remove_file(&unnamed);
+            let _ = disk.remove(&unnamed);
         }
     }
 }
@@ -224,7 +225,7 @@ mod tests {
 
     /// Entries as if all files had settled, through a cache that is written whatever it spares.
     fn list_into_cache(store: &Store) -> Vec<Option<usize>> {
-        let mut cache = Cache::load(store.dir());
+        let mut cache = Cache::load(store);
         cache.now = u64::MAX;
         let files = store.files().unwrap();
         let listed = files.into_iter().map(|(id, path)| cache.listed(id, path).messages.ok()).collect();
@@ -290,7 +291,7 @@ mod tests {
             std::fs::write(dir.path().join(format!("{id}.jsonl")), log(id, 1)).unwrap();
         }
         list_into_cache(&store);
-        store.files_of("a").unwrap().delete().unwrap();
+        assert!(store.files_of("a").unwrap().delete().error.is_none());
         assert!(!cached(&store).contains("a.jsonl") && cached(&store).contains("c.jsonl"), "{}", cached(&store));
         std::fs::remove_file(dir.path().join("b.jsonl")).unwrap();
         assert_eq!(rows(&store).len(), 1);

@@ -1,7 +1,5 @@
 //! The thread that appends to one log: group commit, and nothing is acknowledged before it is durable.
 
-use std::fs::File;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::oneshot;
 
 use super::bytes::{BatchEnd, Form, Packer};
+use super::disk::DiskFile;
 use super::lock::Lock;
 use super::{OnDurable, StoreError};
 use crate::session::batch::{Durable, NewEvents, PlacedEvents};
@@ -19,28 +18,6 @@ use crate::session::line;
 
 /// Longest time that an event waits for others before it is written.
 const WINDOW: Duration = Duration::from_millis(50);
-
-/// What a log is written to: appending, making durable, cutting back. A file, or in tests a file that fails.
-pub(super) trait Sink: Send + 'static {
-    /// Appends all of these bytes.
-    fn append(&mut self, bytes: &[u8]) -> std::io::Result<()>;
-    /// Makes everything that was appended durable.
-    fn sync(&mut self) -> std::io::Result<()>;
-    /// Cuts the file back to this length in bytes.
-    fn cut(&mut self, length: u64) -> std::io::Result<()>;
-}
-
-impl Sink for File {
-    fn append(&mut self, bytes: &[u8]) -> std::io::Result<()> {
-        self.write_all(bytes)
-    }
-    fn sync(&mut self) -> std::io::Result<()> {
-        self.sync_data()
-    }
-    fn cut(&mut self, length: u64) -> std::io::Result<()> {
-        self.set_len(length)
-    }
-}
 
 enum Order {
     /// Events from this seq on, with this time.
@@ -68,9 +45,9 @@ struct Queue {
 }
 
 /// Where a writer starts.
-pub(super) struct Start<S> {
+pub(super) struct Start {
     pub path: PathBuf,
-    pub sink: S,
+    pub file: DiskFile,
     pub form: Form,
     pub lock: Lock,
     /// Length of the file in bytes; everything up to it is durable.
@@ -84,11 +61,11 @@ pub(super) struct Start<S> {
 }
 
 impl Writer {
-    pub(super) fn start<S: Sink>(start: Start<S>, on_durable: OnDurable) -> Result<Self, StoreError> {
-        let Start { path, sink, form, lock, length, next_seq, offset, last_time } = start;
+    pub(super) fn start(start: Start, on_durable: OnDurable) -> Result<Self, StoreError> {
+        let Start { path, file, form, lock, length, next_seq, offset, last_time } = start;
         let (orders, inbox) = mpsc::channel();
         let packer = Packer::new(form);
-        let thread = LogThread { path: path.clone(), sink, packer, length, offset, on_durable, failed: None };
+        let thread = LogThread { path: path.clone(), file, packer, length, offset, on_durable, failed: None };
         let thread = std::thread::Builder::new()
             .name("session-log".to_owned())
             .spawn(move || thread.run(&inbox))
@@ -165,9 +142,9 @@ pub(crate) fn now() -> u64 {
 }
 
 /// What the thread owns.
-struct LogThread<S> {
+struct LogThread {
     path: PathBuf,
-    sink: S,
+    file: DiskFile,
     packer: Packer,
     /// Length of the durable part.
     length: u64,
@@ -176,7 +153,7 @@ struct LogThread<S> {
     failed: Option<StoreError>,
 }
 
-impl<S: Sink> LogThread<S> {
+impl LogThread {
     fn run(mut self, inbox: &Receiver<Order>) {
         while let Ok(order) = inbox.recv() {
             let Batch { events, waiting } = Batch::collect(order, inbox);
@@ -197,9 +174,9 @@ impl<S: Sink> LogThread<S> {
         if closing.is_empty() || self.failed.is_some() {
             return;
         }
-        if let Err(error) = self.sink.append(closing).and_then(|()| self.sink.sync()) {
+        if let Err(error) = self.file.append(closing).and_then(|()| self.file.sync()) {
             tracing::debug!(path = %self.path.display(), %error, "the last frame of the log stays unfinished");
-            let _ = self.sink.cut(self.length);
+            let _ = self.file.cut(self.length);
         }
     }
 
@@ -214,8 +191,8 @@ impl<S: Sink> LogThread<S> {
         let end = if events.iter().any(turn_ends) { BatchEnd::Frame } else { BatchEnd::Flush };
         let packed = self.packer.pack(lines.into_bytes(), end).map_err(StoreError::io("compress", &self.path));
         let written = packed.and_then(|bytes| {
-            self.sink.append(&bytes).map_err(StoreError::io("write", &self.path))?;
-            self.sink.sync().map_err(StoreError::io("sync", &self.path))?;
+            self.file.append(&bytes).map_err(StoreError::io("write", &self.path))?;
+            self.file.sync().map_err(StoreError::io("sync", &self.path))?;
             Ok(bytes.len() as u64)
         });
         match written {
@@ -225,7 +202,7 @@ impl<S: Sink> LogThread<S> {
             }
             Err(error) => {
                 // What is left of the batch was not acknowledged. If it cannot be cut, recovery reads or cuts it.
-                if let Err(cut) = self.sink.cut(self.length).and_then(|()| self.sink.sync()) {
+                if let Err(cut) = self.file.cut(self.length).and_then(|()| self.file.sync()) {
                     tracing::warn!(path = %self.path.display(), %cut, "an incomplete batch stays at the end of the log");
                 }
                 tracing::error!(%error, "the session log cannot be written");
@@ -277,22 +254,15 @@ impl Batch {
 impl Writer {
     /// A writer for tests of its users: nothing can be written any more.
     pub(crate) fn on_a_full_disk(path: &Path) -> Self {
-        struct Full;
-        impl Sink for Full {
-            fn append(&mut self, _: &[u8]) -> std::io::Result<()> {
-                Err(std::io::ErrorKind::StorageFull.into())
-            }
-            fn sync(&mut self) -> std::io::Result<()> {
-                Ok(())
-            }
-            fn cut(&mut self, _: u64) -> std::io::Result<()> {
-                Ok(())
-            }
-        }
+        use super::disk::Disk;
+        use super::disk::probe::{Failure, How};
+        let how = How::Error(std::io::ErrorKind::StorageFull);
+        let disk = Disk::failing(Failure { at: 2, times: usize::MAX, how });
+        let file = disk.create_new(path).unwrap();
         let lock = Lock::take(path).unwrap();
         let start = Start {
             path: path.to_owned(),
-            sink: Full,
+            file,
             form: Form::Plain,
             lock,
             length: 0,
