@@ -180,7 +180,10 @@ impl Store {
         }
         if torn || !appended.is_empty() {
             let written = file.append(&appended).and_then(|()| file.sync());
-            written.map_err(StoreError::io("write", &path))?;
+            written.map_err(StoreError::io("write", &path)).inspect_err(|_| {
+                // What cannot be cut now is read, or cut, by the next writer.
+                let _ = file.cut(cut);
+            })?;
         }
         let start = Start {
             path,

@@ -153,7 +153,18 @@ struct Replayed {
     contents: Vec<Content>,
     names: BTreeMap<PathBuf, usize>,
     synced_names: BTreeMap<PathBuf, usize>,
+    /// Changes of names that were not synced, each as the names that change together.
+    name_changes: Vec<Vec<(PathBuf, Option<usize>)>>,
     acknowledged: Vec<u64>,
+}
+
+fn apply(changes: &[(PathBuf, Option<usize>)], names: &mut BTreeMap<PathBuf, usize>) {
+    for (path, content) in changes {
+        match content {
+            Some(content) => names.insert(path.clone(), *content),
+            None => names.remove(path),
+        };
+    }
 }
 
 impl Replayed {
@@ -173,12 +184,17 @@ impl Replayed {
         &mut self.contents[at]
     }
 
+    fn name(&mut self, changes: Vec<(PathBuf, Option<usize>)>) {
+        apply(&changes, &mut self.names);
+        self.name_changes.push(changes);
+    }
+
     fn make(&mut self, change: &Recorded) {
         match change {
             // A file that is emptied is one that was never synced.
             Recorded::Create(path) => {
-                self.names.insert(path.clone(), self.contents.len());
                 self.contents.push(Content::default());
+                self.name(vec![(path.clone(), Some(self.contents.len() - 1))]);
             }
             Recorded::Append(path, bytes) => self.content(path).written.extend_from_slice(bytes),
             Recorded::Cut(path, length) => self.content(path).written.truncate(*length),
@@ -191,24 +207,17 @@ impl Replayed {
                 self.synced_names.retain(|path, _| !inside(path));
                 let names = self.names.iter().filter(|(path, _)| inside(path));
                 self.synced_names.extend(names.map(|(path, content)| (path.clone(), *content)));
+                self.name_changes.retain(|changes| changes.iter().any(|(path, _)| !inside(path)));
             }
-            Recorded::Rename(from, to) => {
-                let content = self.names.remove(from).unwrap();
-                self.names.insert(to.clone(), content);
-            }
-            Recorded::Link(from, to) => {
-                let content = self.names[from];
-                self.names.insert(to.clone(), content);
-            }
-            Recorded::Remove(path) => {
-                self.names.remove(path);
-            }
+            Recorded::Rename(from, to) => self.name(vec![(from.clone(), None), (to.clone(), Some(self.names[from]))]),
+            Recorded::Link(from, to) => self.name(vec![(to.clone(), Some(self.names[from]))]),
+            Recorded::Remove(path) => self.name(vec![(path.clone(), None)]),
             Recorded::Acknowledged(seqs) => self.acknowledged.extend(seqs),
         }
     }
 
     /// What the power may leave when it is cut now: of the names and of the bytes that were not synced all, none, and
-    /// of the bytes also a part, or their room without them.
+    /// of the names also each single change, of the bytes a part, or their room without them.
     fn remains(&self) -> Vec<Remains> {
         let kept = |content: &Content, variant: usize| {
             let Content { written, synced } = content;
@@ -225,7 +234,12 @@ impl Replayed {
             bytes
         };
         let mut all = Vec::new();
-        for names in [&self.names, &self.synced_names] {
+        let alone = self.name_changes.iter().map(|changes| {
+            let mut names = self.synced_names.clone();
+            apply(changes, &mut names);
+            names
+        });
+        for names in [self.names.clone(), self.synced_names.clone()].into_iter().chain(alone) {
             for variant in 0..5 {
                 let file = |(path, at): (&PathBuf, &usize)| (path.clone(), kept(&self.contents[*at], variant));
                 let files = names.iter().map(file).collect();
