@@ -9,6 +9,7 @@
 
 mod bytes;
 mod delete;
+mod encode;
 mod error;
 mod files;
 mod find;
@@ -39,6 +40,7 @@ use crate::session::recovery::{self, Recovery};
 
 use bytes::{BatchEnd, CLOSING, Form, Lines, Packer};
 pub use delete::SessionFiles;
+pub use encode::{Encoder, window};
 pub use error::StoreError;
 pub use fork::Fork;
 pub use list::Listed;

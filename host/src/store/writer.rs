@@ -10,15 +10,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::oneshot;
 
-use super::bytes::{BatchEnd, Form, Packer};
+use super::bytes::Form;
+use super::encode::{Encoder, window};
 use super::lock::Lock;
 use super::{OnDurable, StoreError};
 use crate::session::batch::{Durable, NewEvents, PlacedEvents};
-use crate::session::event::kind;
-use crate::session::line;
-
-/// Longest time that an event waits for others before it is written.
-const WINDOW: Duration = Duration::from_millis(50);
 
 /// What a log is written to: appending, making durable, cutting back. A file, or in tests a file that fails.
 pub(super) trait Sink: Send + 'static {
@@ -87,8 +83,8 @@ impl Writer {
     pub(super) fn start<S: Sink>(start: Start<S>, on_durable: OnDurable) -> Result<Self, StoreError> {
         let Start { path, sink, form, lock, length, next_seq, offset, last_time } = start;
         let (orders, inbox) = mpsc::channel();
-        let packer = Packer::new(form);
-        let thread = LogThread { path: path.clone(), sink, packer, length, offset, on_durable, failed: None };
+        let encoder = Encoder::new(form, offset);
+        let thread = LogThread { path: path.clone(), sink, encoder, length, on_durable, failed: None };
         let thread = std::thread::Builder::new()
             .name("session-log".to_owned())
             .spawn(move || thread.run(&inbox))
@@ -168,18 +164,20 @@ pub(crate) fn now() -> u64 {
 struct LogThread<S> {
     path: PathBuf,
     sink: S,
-    packer: Packer,
+    encoder: Encoder,
     /// Length of the durable part.
     length: u64,
-    offset: i64,
     on_durable: OnDurable,
     failed: Option<StoreError>,
 }
 
 impl<S: Sink> LogThread<S> {
     fn run(mut self, inbox: &Receiver<Order>) {
+        let mut last: Option<Instant> = None;
         while let Ok(order) = inbox.recv() {
-            let Batch { events, waiting } = Batch::collect(order, inbox);
+            let quiet = last.map_or(Duration::MAX, |last| last.elapsed());
+            let Batch { events, waiting } = Batch::collect(order, inbox, window(quiet));
+            last = Some(Instant::now());
             self.commit(events);
             let result = self.failed.clone().map_or(Ok(()), Err);
             for done in waiting {
@@ -193,7 +191,7 @@ impl<S: Sink> LogThread<S> {
     /// Ends the frame that is being written. Every event is durable already, and a frame that stays unfinished can be
     /// read, so a failure costs nothing.
     fn close(&mut self) {
-        let closing = self.packer.close();
+        let closing = self.encoder.close();
         if closing.is_empty() || self.failed.is_some() {
             return;
         }
@@ -207,12 +205,7 @@ impl<S: Sink> LogThread<S> {
         if events.is_empty() || self.failed.is_some() {
             return;
         }
-        let mut lines = String::new();
-        line::encode(&events, self.offset, &mut lines);
-        let turn_ends =
-            |placed: &PlacedEvents| matches!(placed, PlacedEvents::One(event) if event.kind == kind::TURN_END);
-        let end = if events.iter().any(turn_ends) { BatchEnd::Frame } else { BatchEnd::Flush };
-        let packed = self.packer.pack(lines.into_bytes(), end).map_err(StoreError::io("compress", &self.path));
+        let packed = self.encoder.batch(&events).map_err(StoreError::io("compress", &self.path));
         let written = packed.and_then(|bytes| {
             self.sink.append(&bytes).map_err(StoreError::io("write", &self.path))?;
             self.sink.sync().map_err(StoreError::io("sync", &self.path))?;
@@ -243,9 +236,9 @@ struct Batch {
 
 impl Batch {
     /// Everything that arrives within the window, or up to a checkpoint and what is queued by then.
-    fn collect(first: Order, inbox: &Receiver<Order>) -> Self {
+    fn collect(first: Order, inbox: &Receiver<Order>, window: Duration) -> Self {
         let mut batch = Self { events: Vec::new(), waiting: Vec::new() };
-        let deadline = Instant::now() + WINDOW;
+        let deadline = Instant::now() + window;
         batch.add(first);
         loop {
             let wait = match batch.waiting.is_empty() {
