@@ -11,21 +11,30 @@ use dsh_plugin_api::json::{self, Object};
 use super::batch::PlacedEvents;
 use super::event::{Event, Header};
 use super::events::{Entry, Row};
-use super::row::{self, Segment};
+use super::row::{self, Segment, WrittenRow};
 
 /// Runs shorter than this stay plain events.
 const SHORTEST_ROW: usize = 3;
+
+/// Longer ones are several rows: whoever reads a log has the whole line in memory.
+const LONGEST_ROW: usize = 4096;
 
 /// Largest number that JSON written by JavaScript holds exactly; a greater seq or time is damage.
 const GREATEST_INTEGER: u64 = 1 << 53;
 
 /// One JSON object of a line with a `type`.
 #[derive(Debug, Clone)]
-pub struct Record {
-    /// `type`
-    pub kind: String,
-    /// The other members.
-    members: Object,
+pub struct Record(Content);
+
+#[derive(Debug, Clone)]
+enum Content {
+    Object {
+        /// `type`
+        kind: String,
+        /// The other members.
+        members: Object,
+    },
+    Row(WrittenRow),
 }
 
 /// What a line holds.
@@ -58,7 +67,13 @@ pub enum Damage {
 #[must_use]
 pub fn scan(line: &[u8]) -> Scan {
     let mut scan = Scan::default();
-    let text = String::from_utf8_lossy(line);
+    // The lossy reading of text without damage takes several times as long as this check.
+    let text = str::from_utf8(line).map_or_else(|_| String::from_utf8_lossy(line), Cow::Borrowed);
+    if let Cow::Borrowed(line) = text
+        && let Some(row) = WrittenRow::scan(line)
+    {
+        return Scan { records: vec![Record(Content::Row(row))], damage: None, sound: line.len(), torn: false };
+    }
     if let Cow::Owned(_) = text {
         scan.note(Damage::InvalidUtf8);
     }
@@ -142,7 +157,7 @@ fn read_value(text: &str) -> serde_json::Result<(Option<Record>, usize)> {
     };
     let length = values.byte_offset();
     let kind = members.take_as::<String>("type");
-    Ok((kind.map(|kind| Record { kind, members }), length))
+    Ok((kind.map(|kind| Record(Content::Object { kind, members })), length))
 }
 
 /// Finds complete records behind a fragment.
@@ -241,19 +256,27 @@ impl Record {
     /// True for a session header.
     #[must_use]
     pub fn is_header(&self) -> bool {
-        self.kind == "session"
+        matches!(&self.0, Content::Object { kind, .. } if kind == "session")
     }
 
     /// True when it has what every record has; asked of records that stand behind a fragment.
     fn is_whole(&self) -> bool {
-        self.is_header() && self.members.get("version").is_some()
-            || self.members.get("data").is_some_and(|data| data.get().starts_with('{'))
+        match &self.0 {
+            Content::Object { members, .. } => {
+                self.is_header() && members.get("version").is_some()
+                    || members.get("data").is_some_and(|data| data.get().starts_with('{'))
+            }
+            Content::Row(_) => true,
+        }
     }
 
     /// Reads a header. `id` is used where it has none.
     #[must_use]
     pub fn into_header(self, id: &str) -> HeaderRecord {
-        let mut members = self.members;
+        let mut members = match self.0 {
+            Content::Object { members, .. } => members,
+            Content::Row(_) => Object::new(),
+        };
         let version = members.take("version").map(|version| version.get().to_owned());
         let mut flaw = None;
         match version {
@@ -278,8 +301,14 @@ impl Record {
     /// # Errors
     ///
     /// A packed row whose pieces cannot be read, with the reason.
-    pub fn into_entry(mut self, place: Place) -> Result<Read, String> {
-        let packed = row::is_row(&self.kind);
+    pub fn into_entry(self, place: Place) -> Result<Read, String> {
+        let (kind, mut members) = match self.0 {
+            Content::Object { kind, members } => (kind, members),
+            Content::Row(row) => {
+                return Ok(Read { stored_seq: Some(row.seq0), entry: Entry::Row(row.at(place.seq)), flaw: None });
+            }
+        };
+        let packed = row::is_row(&kind);
         let (seq, time) = if packed { ("seq0", "time0") } else { ("seq", "time") };
         let mut flaw = None;
         let mut integer = |members: &mut Object, name: &str| {
@@ -290,16 +319,16 @@ impl Record {
             }
             number
         };
-        let stored_seq = integer(&mut self.members, seq);
-        let time = integer(&mut self.members, time).unwrap_or(place.time);
-        let data = self.members.take("data");
+        let stored_seq = integer(&mut members, seq);
+        let time = integer(&mut members, time).unwrap_or(place.time);
+        let data = members.take("data");
         if packed {
             let data = data.ok_or("the packed row has no data")?;
-            let (row, flaw_of_row) = Row::read(&self.kind, data, place.seq, time, self.members)?;
+            let (row, flaw_of_row) = Row::read(&kind, data, place.seq, time, members)?;
             return Ok(Read { stored_seq, entry: Entry::Row(row), flaw: flaw.or(flaw_of_row) });
         }
         let data = data.unwrap_or_else(row::null);
-        let event = Event { kind: self.kind.into(), seq: place.seq, time, data, extra: self.members };
+        let event = Event { kind: kind.into(), seq: place.seq, time, data, extra: members };
         Ok(Read { stored_seq, entry: Entry::Single(event), flaw })
     }
 }
@@ -338,7 +367,7 @@ impl<'a> From<&'a PlacedEvents> for Part<'a> {
 
 /// Appends the lines of these events, each with its newline. A `seq` in the file is the event's plus `offset`.
 pub fn encode<'a, P: Into<Part<'a>>>(parts: impl IntoIterator<Item = P>, offset: i64, out: &mut String) {
-    let mut lines = Lines { offset, row: Vec::new(), out };
+    let mut lines = Lines { offset, row: Vec::new(), length: 0, out };
     for part in parts {
         match part.into() {
             Part::Event(event) | Part::Placed(PlacedEvents::One(event)) => match Segment::of_event(event) {
@@ -360,8 +389,9 @@ pub fn encode<'a, P: Into<Part<'a>>>(parts: impl IntoIterator<Item = P>, offset:
 /// Lines in the making.
 struct Lines<'a, 'o> {
     offset: i64,
-    /// What fits one row so far.
+    /// What fits one row so far, and how many deltas it is.
     row: Vec<Segment<'a>>,
+    length: usize,
     out: &'o mut String,
 }
 
@@ -371,9 +401,10 @@ impl<'a> Lines<'a, '_> {
     }
 
     fn segment(&mut self, segment: Segment<'a>) {
-        if self.row.last().is_some_and(|last| !last.continues_with(&segment)) {
+        if self.length >= LONGEST_ROW || self.row.last().is_some_and(|last| !last.continues_with(&segment)) {
             self.end_row();
         }
+        self.length += segment.len();
         self.row.push(segment);
     }
 
@@ -384,7 +415,7 @@ impl<'a> Lines<'a, '_> {
 
     fn end_row(&mut self) {
         let row = std::mem::take(&mut self.row);
-        if row.iter().map(Segment::len).sum::<usize>() >= SHORTEST_ROW {
+        if std::mem::take(&mut self.length) >= SHORTEST_ROW {
             row::write(&row, self.stored(row[0].first()), self.out);
             self.out.push('\n');
             return;
@@ -428,6 +459,30 @@ mod tests {
             }
         }
         events
+    }
+
+    fn kind_of(record: &Record) -> &str {
+        match &record.0 {
+            Content::Object { kind, .. } => kind,
+            Content::Row(_) => "row",
+        }
+    }
+
+    /// What a line reads as: without what tells it from JSON at a glance, and with it.
+    fn both_ways(line: &str) -> [String; 2] {
+        // A space in front is no damage, and not the form that is written.
+        [line.to_owned(), format!(" {line}")].map(|line| {
+            let scan = scan(line.as_bytes());
+            let read = |record: Record| {
+                record.into_entry(Place { seq: 7, time: 3 }).map(|read| {
+                    let events: Vec<String> =
+                        read.entry.events().map(|event| json::raw(&*event).get().to_owned()).collect();
+                    let places = (read.entry.count(), read.entry.first_time(), read.entry.last_time());
+                    (read.stored_seq, read.flaw, places, events)
+                })
+            };
+            format!("{:?} {} {:?}", scan.damage, scan.torn, scan.records.into_iter().map(read).collect::<Vec<_>>())
+        })
     }
 
     fn forms(events: &[Event]) -> Vec<String> {
@@ -497,6 +552,32 @@ mod tests {
         }
 
         #[test]
+        fn a_row_that_is_read_at_a_glance_is_what_its_json_says(
+            chunks in proptest::collection::vec(chunk(), 3..12),
+            changes in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 0..3),
+        ) {
+            let events: Vec<Event> =
+                chunks.iter().zip(0..).map(|(chunk, seq)| NewEvent::assistant_chunk(1, 1, chunk).at(seq, 1_000 + seq)).collect();
+            let mut text = String::new();
+            encode(&events, 0, &mut text);
+            for line in text.lines() {
+                let [glance, json] = both_ways(line);
+                prop_assert_eq!(glance, json);
+                // As damage changes it, or another writer writes it.
+                let mut bytes = line.as_bytes().to_vec();
+                for (place, byte) in &changes {
+                    let at = place.index(bytes.len());
+                    let near = br#""\\,]}[{:0123456789-eu "#;
+                    bytes[at] = if byte % 4 == 0 { *byte } else { near[usize::from(byte / 4) % near.len()] };
+                }
+                if let Ok(line) = String::from_utf8(bytes) {
+                    let [glance, json] = both_ways(&line);
+                    prop_assert_eq!(glance, json, "{}", line);
+                }
+            }
+        }
+
+        #[test]
         fn no_bytes_make_the_scanner_fail(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             let scan = scan(&bytes);
             prop_assert!(scan.sound <= bytes.len());
@@ -505,7 +586,8 @@ mod tests {
 
     #[test]
     fn three_deltas_of_one_block_make_a_row_and_two_do_not() {
-        for (count, lines) in [(1, 1), (2, 2), (3, 1), (40, 1)] {
+        let longest = LONGEST_ROW as u64;
+        for (count, lines) in [(1, 1), (2, 2), (3, 1), (40, 1), (longest, 1), (longest + 1, 2), (2 * longest + 3, 3)] {
             let delta = |seq| {
                 NewEvent::assistant_chunk(1, 1, &Chunk::TextDelta { index: 0, text: "ab".into() }).at(seq, 10 + seq)
             };
@@ -538,6 +620,44 @@ mod tests {
     }
 
     #[test]
+    fn rows_at_the_edge_of_the_written_form_read_as_their_json() {
+        let row = |numbers: &str, texts: &str| {
+            format!(
+                r#"{{"type":"text-chunks","seq0":{numbers},"data":{{"turn":1,"step":1,"index":0,"dt":[4],"texts":[{texts}]}}}}"#
+            )
+        };
+        let (numbers, texts) = (r#"3,"time0":9"#, r#""a","b""#);
+        let places = ["03", "-3", "3.0", "3e0", "9007199254740993", "999999999999999", "9999999999999999"];
+        let strings = [
+            r#""a\ud83d","\ude00""#,
+            r#""\ud83","""#,
+            r#""\x","""#,
+            r#""\u00e9\"\/","\n""#,
+            "\"a\tb\",\"\"",
+            r#""a",7"#,
+            r#""a""#,
+            r#""a","b","c""#,
+            r#""a","b",""#,
+            "",
+        ];
+        let lines = places.iter().map(|seq| row(&format!("{seq},\"time0\":{seq}"), texts));
+        let lines = lines.chain(strings.iter().map(|texts| row(numbers, texts)));
+        let more = [
+            row(numbers, texts).replace("[4]", "[-4]"),
+            row(numbers, texts).replace("[4]", "[]"),
+            row(numbers, texts).replace("[4]", "[ 4]"),
+            row(numbers, texts).replace("}}", "},\"ignorable\":true}"),
+            row(numbers, texts) + "\r",
+            row(numbers, texts) + "}",
+        ];
+        for line in lines.chain(more) {
+            let [glance, json] = both_ways(&line);
+            assert_eq!(glance, json, "{line}");
+        }
+        assert!(WrittenRow::scan(&row(numbers, strings[0])).is_some(), "what is written is read at a glance");
+    }
+
+    #[test]
     fn what_a_damaged_line_still_holds_is_read() {
         let a = r#"{"type":"a","seq":1,"data":{}}"#;
         let b = r#"{"type":"b","seq":2,"data":{"x":{"type":"n","data":{}},"y":1}}"#;
@@ -557,7 +677,7 @@ mod tests {
             (format!("  {a}\r"), "a", false),
         ] {
             let scan = scan(line.as_bytes());
-            let found: String = scan.records.iter().map(|record| record.kind.as_str()).collect();
+            let found: String = scan.records.iter().map(kind_of).collect();
             assert_eq!((found.as_str(), scan.torn), (kinds, torn), "{line:?}");
         }
     }

@@ -32,8 +32,11 @@ pub fn recovery(events: &Events) -> Vec<NewEvent> {
     let mut recovery = Recovery::default();
     let is_start = |entry: &Entry| entry.single().is_some_and(|event| event.kind == kind::TURN_START);
     let start = events.entries().iter().rposition(is_start).unwrap_or(events.entries().len());
-    let (closed, last) = events.entries().split_at(start);
-    closed.iter().filter_map(Entry::single).for_each(|event| recovery.note_model(event));
+    let (before, last) = events.entries().split_at(start);
+    if last.iter().filter_map(Entry::single).any(|event| event.kind == kind::TURN_END) {
+        return Vec::new();
+    }
+    before.iter().filter_map(Entry::single).for_each(|event| recovery.note_model(event));
     last.iter().for_each(|entry| recovery.take(entry));
     recovery.finish(events.len())
 }
@@ -243,6 +246,12 @@ fn target(event: &Event) -> Option<Target> {
     }
 }
 
+/// The text of a JSON string without escapes.
+fn unescaped(json: &str) -> Option<&str> {
+    let text = json.strip_prefix('"')?.strip_suffix('"')?;
+    (!text.contains('\\')).then_some(text)
+}
+
 /// What an attempt streamed before it was cut off.
 #[derive(Default)]
 struct Partial {
@@ -256,10 +265,15 @@ impl Partial {
         match row.texts() {
             Some((index, pieces)) => {
                 let Ok(index) = u32::try_from(index) else { return };
-                for piece in pieces {
-                    let text = self.joiners.entry(index).or_default().push(piece.get());
-                    self.assembler.push(&Chunk::TextDelta { index, text });
+                let joiner = self.joiners.entry(index).or_default();
+                let mut text = String::with_capacity(row.data().len());
+                for piece in pieces.iter().map(|piece| piece.get()) {
+                    match unescaped(piece).filter(|_| !joiner.holds_half()) {
+                        Some(piece) => text.push_str(piece),
+                        None => text.push_str(&joiner.push(piece)),
+                    }
                 }
+                self.assembler.push(&Chunk::TextDelta { index, text });
             }
             None => row.events().iter().for_each(|event| self.event(event)),
         }

@@ -88,7 +88,7 @@ pub(super) fn is_row(kind: &str) -> bool {
 pub struct Row {
     kind: DeltaKind,
     /// `data`, as it was written.
-    data: Raw,
+    data: Box<str>,
     first: u64,
     time: u64,
     last_time: u64,
@@ -175,7 +175,8 @@ impl Row {
             Some(_) => None,
         };
         let last_time = opened.times(time).take(count).last().unwrap_or(time);
-        Ok((Self { kind, data, first, time, last_time, count: count as u64, extra }, flaw))
+        let count = count as u64;
+        Ok((Self { kind, data: data.into(), first, time, last_time, count, extra }, flaw))
     }
 
     /// How many events it stands for.
@@ -205,7 +206,7 @@ impl Row {
     /// Its data, as it was written: `{turn, step, index, dt, …}`.
     #[must_use]
     pub fn data(&self) -> &str {
-        self.data.get()
+        &self.data
     }
 
     /// The step that its deltas belong to.
@@ -215,12 +216,12 @@ impl Row {
         struct Data {
             step: u64,
         }
-        serde_json::from_str::<Data>(self.data.get()).ok().map(|data| data.step)
+        serde_json::from_str::<Data>(&self.data).ok().map(|data| data.step)
     }
 
     /// Block and JSON text of each piece of a row of text; `None` for another row.
     pub(super) fn texts(&self) -> Option<(u64, Vec<&RawValue>)> {
-        let opened = Opened::read(self.kind, self.data.get()).ok().filter(|_| self.kind == DeltaKind::Text)?;
+        let opened = Opened::read(self.kind, &self.data).ok().filter(|_| self.kind == DeltaKind::Text)?;
         Some((opened.block.index, opened.pieces))
     }
 
@@ -228,7 +229,7 @@ impl Row {
     #[must_use]
     pub fn events(&self) -> Vec<Event> {
         // It was read before.
-        let Ok(opened) = Opened::read(self.kind, self.data.get()) else { return Vec::new() };
+        let Ok(opened) = Opened::read(self.kind, &self.data) else { return Vec::new() };
         let pieces = opened.pieces.iter().zip(opened.times(self.time)).zip(self.first..);
         let events = pieces.map(|((piece, time), seq)| {
             let mut text = String::with_capacity(piece.get().len() + 96);
@@ -238,6 +239,79 @@ impl Row {
             Event { kind: kind::ASSISTANT_CHUNK.into(), seq, time, data, extra: self.extra.clone() }
         });
         events.collect()
+    }
+}
+
+/// A row in the form in which [`write`] writes it: what has to be known of it, read in one pass over its bytes. Nearly
+/// all of a log is of that form, and reading it as JSON takes several times as long.
+#[derive(Debug, Clone)]
+pub(super) struct WrittenRow {
+    kind: DeltaKind,
+    pub seq0: u64,
+    time0: u64,
+    data: Box<str>,
+    count: u64,
+    /// The sum of its gaps in milliseconds.
+    span: u64,
+}
+
+impl WrittenRow {
+    /// `None` for every line that differs from that form, be it damaged or not.
+    pub fn scan(line: &str) -> Option<Self> {
+        let mut rest = Form(line);
+        rest.text(r#"{"type":""#)?;
+        let kind = DeltaKind::ALL.into_iter().find(|kind| rest.text(kind.row()).is_some())?;
+        rest.text(r#"","seq0":"#)?;
+        let seq0 = rest.checked_number()?;
+        rest.text(r#","time0":"#)?;
+        let time0 = rest.checked_number()?;
+        rest.text(r#","data":"#)?;
+        let data = rest.0.strip_suffix('}')?;
+        rest.text(r#"{"turn":"#)?;
+        rest.checked_number()?;
+        rest.text(r#","step":"#)?;
+        rest.checked_number()?;
+        rest.text(r#","index":"#)?;
+        rest.checked_number()?;
+        rest.text(r#","dt":["#)?;
+        let (mut gaps, mut span) = (0, 0_u64);
+        loop {
+            span = span.saturating_add(rest.checked_number()?);
+            gaps += 1;
+            if rest.text(",").is_none() {
+                break;
+            }
+        }
+        rest.text("]")?;
+        let pieces = match kind {
+            DeltaKind::Text | DeltaKind::Reasoning => r#","texts":["#,
+            DeltaKind::ToolCall => {
+                for member in [r#","id":"#, r#","name":"#] {
+                    if rest.text(member).is_some() {
+                        rest.checked_string()?;
+                    }
+                }
+                r#","args":["#
+            }
+        };
+        rest.text(pieces)?;
+        let mut count = 0;
+        loop {
+            rest.checked_string()?;
+            count += 1;
+            if rest.text(",").is_none() {
+                break;
+            }
+        }
+        let sound = rest.0 == "]}}" && count == gaps + 1;
+        sound.then(|| Self { kind, seq0, time0, data: data.into(), count, span })
+    }
+
+    /// The row, its first event in this place.
+    pub fn at(self, first: u64) -> Row {
+        let Self { kind, time0, data, count, span, .. } = self;
+        let last_time = time0.saturating_add(span);
+        Row { kind, data, first, time: time0, last_time, count, extra: Object::new() }
     }
 }
 
@@ -293,7 +367,7 @@ impl<'a> Segment<'a> {
 
     /// The deltas of a row; `None` where they are events that a row of ours could not give back.
     pub fn of_row(row: &'a Row) -> Option<Vec<Self>> {
-        let Opened { block, pieces, gaps } = Opened::read(row.kind, row.data.get()).ok()?;
+        let Opened { block, pieces, gaps } = Opened::read(row.kind, &row.data).ok()?;
         let is_string = |json: &Option<Cow<'_, str>>| json.as_ref().is_none_or(|json| json.starts_with('"'));
         if !row.extra.is_empty() || !is_string(&block.id) || !is_string(&block.name) {
             return None;
@@ -357,7 +431,8 @@ impl<'a> Segment<'a> {
     }
 }
 
-/// The rest of a JSON text that is compared with an expected form, front to back. The text is sound JSON.
+/// The rest of a text that is compared with an expected form, front to back. The text is sound JSON, but for the
+/// methods that check.
 struct Form<'a>(&'a str);
 
 impl<'a> Form<'a> {
@@ -384,6 +459,45 @@ impl<'a> Form<'a> {
         let (string, rest) = self.0.split_at_checked(end + 2)?;
         self.0 = rest;
         Some(string)
+    }
+
+    /// A natural number as JSON has it that every reader holds exactly.
+    fn checked_number(&mut self) -> Option<u64> {
+        let bytes = self.0.as_bytes();
+        let (mut number, mut digits) = (0, 0);
+        while let Some(digit) = bytes.get(digits).map(|byte| byte.wrapping_sub(b'0')).filter(|digit| *digit < 10) {
+            number = number * 10 + u64::from(digit);
+            digits += 1;
+            if digits > 15 {
+                return None;
+            }
+        }
+        self.0 = self.0.get(digits..)?;
+        (digits == 1 || digits > 1 && bytes[0] != b'0').then_some(number)
+    }
+
+    /// A string as JSON has it.
+    fn checked_string(&mut self) -> Option<()> {
+        let bytes = self.0.strip_prefix('"')?.as_bytes();
+        let mut at = 0;
+        loop {
+            match *bytes.get(at)? {
+                b'"' => break,
+                b'\\' => match *bytes.get(at + 1)? {
+                    b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => at += 2,
+                    b'u' => {
+                        let digits = bytes.get(at + 2..at + 6)?;
+                        digits.iter().all(u8::is_ascii_hexdigit).then_some(())?;
+                        at += 6;
+                    }
+                    _ => return None,
+                },
+                0..0x20 => return None,
+                _ => at += 1,
+            }
+        }
+        self.0 = self.0.get(at + 2..)?;
+        Some(())
     }
 
     /// The string behind this text, where the text is there.

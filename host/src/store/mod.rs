@@ -351,7 +351,7 @@ enum Streams {
 
 /// How many bytes of a stream wait for what follows them: an answer that is complete voids its stream, and an answer
 /// that is not is put together of it.
-const WAITING: usize = 1 << 20;
+const WAITING: usize = 4 << 20;
 
 /// The entries of a log while it is read.
 struct Collected {

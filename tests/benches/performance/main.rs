@@ -12,6 +12,7 @@ mod decode;
 mod encode;
 mod harness;
 mod log;
+mod open;
 mod streams;
 
 use clap::Parser;
@@ -22,8 +23,8 @@ use harness::{Effort, Measured};
 type Bench = fn(Effort) -> Vec<Measured>;
 
 /// Every bench by name.
-const BENCHES: [(&str, Bench); 4] =
-    [("abi", border::run), ("decode", decode::run), ("log", log::run), ("encode", encode::run)];
+const BENCHES: [(&str, Bench); 5] =
+    [("abi", border::run), ("decode", decode::run), ("log", log::run), ("open", open::run), ("encode", encode::run)];
 
 #[derive(Parser)]
 struct Options {

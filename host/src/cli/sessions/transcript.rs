@@ -1,10 +1,11 @@
-//! A session for people: roles, words, dimmed reasoning, each tool call on one line, marks for what was interrupted.
+//! A session for people: roles, words, dimmed reasoning, each tool call on one line, and marks on answers.
 
 use std::io::{self, Write};
 
 use dsh_plugin_api::vocab::{Block, Image, Role, Source};
 
 use super::super::output::{clip, plain, shown};
+use super::export::Degraded;
 use crate::session::derive::DerivedMessage;
 use crate::store::Log;
 
@@ -39,13 +40,16 @@ impl<'a> Transcript<'a> {
             None => format!("{}, {} UTC", header.id, utc(header.created_at)),
         };
         writeln!(out, "{}\n{}", self.bold(&plain(&title)), self.dim(&plain(&about)))?;
-        for entry in self.log.history() {
-            self.entry(&entry, out)?;
+        let history = self.log.history();
+        let degraded = Degraded::of(self.log, &history);
+        for (position, entry) in history.iter().enumerate() {
+            let degraded: Vec<&Degraded> = degraded.iter().filter(|it| it.message == position).collect();
+            self.entry(entry, &degraded, out)?;
         }
         Ok(())
     }
 
-    fn entry(&self, entry: &DerivedMessage, out: &mut impl Write) -> io::Result<()> {
+    fn entry(&self, entry: &DerivedMessage, degraded: &[&Degraded], out: &mut impl Write) -> io::Result<()> {
         let message = &entry.message;
         let results_only = message.content.iter().all(|block| matches!(block, Block::ToolResult { .. }));
         if !results_only || message.content.is_empty() {
@@ -56,10 +60,20 @@ impl<'a> Transcript<'a> {
                 (Role::User, Source::Other(_)) => "note".to_owned(),
                 (Role::User, _) => "user".to_owned(),
             };
+            // What its own model gets back as it was, and what some request had to do without.
+            let kept = matches!(message.source, Source::Model { replay_state: Some(_), .. });
+            match (degraded.is_empty(), kept) {
+                (false, _) => speaker.push_str(" [degraded]"),
+                (true, true) => speaker.push_str(" [native]"),
+                (true, false) => {}
+            }
             if entry.interrupted {
                 speaker.push_str(" [interrupted]");
             }
             writeln!(out, "\n{}", self.bold(&plain(&speaker)))?;
+            for Degraded { provider, model, reason, code, .. } in degraded {
+                self.line(&format!("degraded for {provider}/{model}: {reason} ({code})"), out)?;
+            }
         }
         message.content.iter().try_for_each(|block| self.block(block, out))
     }
@@ -128,7 +142,44 @@ pub(super) fn utc(milliseconds: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
+    use super::super::export::{answer, degrade, log_of};
     use super::*;
+
+    #[test]
+    fn answers_are_marked_and_calls_are_folded() {
+        let long = "x".repeat(300);
+        let call = json!([
+            {"type": "text", "text": "Look:\n  1\u{1b}[31m"},
+            {"type": "tool-call", "id": "c", "name": "bash", "arguments": format!("{{\"command\":\"{long}\\n\"}}")},
+        ]);
+        let with_metadata =
+            |line: String| line.replace(r#""model":"m_1""#, r#""model":"m_1","replayState":{"kind":"k"}"#);
+        let result = r#"{"type":"tool/result","data":{"turn":1,"step":1,"message":{"id":"r","role":"user","content":[{"type":"tool-result","toolCallId":"c","content":[{"type":"text","text":"a\nb"}],"isError":true}],"source":{"kind":"tool","callId":"c"}}},"surfaceOp":"append"}"#;
+        let log = log_of(&[
+            &with_metadata(answer("a", &call, false)),
+            result,
+            &with_metadata(answer("b", &json!([{"type": "text", "text": "second"}]), false)),
+            &degrade(2, "b"),
+            &answer("c", &json!([{"type": "text", "text": "third"}]), true),
+            &answer("d", &json!([{"type": "text", "text": "fourth"}]), false),
+        ]);
+        let mut out = Vec::new();
+        Transcript::new(&log, Look::Plain).write(&mut out).unwrap();
+        let out = String::from_utf8(out).unwrap();
+        for expected in [
+            "\nassistant (p/m_1) [native]\nLook:\n  1",
+            "\n  -> bash {\"command\":\"xxx",
+            "\n  <- failed: a b\n",
+            "\nassistant (p/m_1) [degraded]\n  degraded for q/n: ",
+            "\nassistant (p/m_1) [interrupted]\nthird\n",
+            "\nassistant (p/m_1)\nfourth\n",
+        ] {
+            assert!(out.contains(expected), "{expected:?} is not in\n{out}");
+        }
+        assert!(!out.contains('\u{1b}') && out.lines().all(|line| line.chars().count() < 130), "{out}");
+    }
 
     #[test]
     fn dates_are_those_of_the_calendar() {
