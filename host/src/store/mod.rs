@@ -140,7 +140,7 @@ impl Store {
             offset: 0,
             last_time: header.created_at,
         };
-        Writer::start(start, on_durable)
+        Ok(Writer::start(start, on_durable))
     }
 
     /// Opens a session to write: lock, recover, read. `reference` is an id or a path. The events that recovery adds are
@@ -206,7 +206,7 @@ impl Store {
             offset,
             last_time: log.last_time,
         };
-        Ok((log, Writer::start(start, on_durable)?))
+        Ok((log, Writer::start(start, on_durable)))
     }
 
     /// Reads a session with recovery applied in memory.
