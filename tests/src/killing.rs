@@ -179,8 +179,8 @@ impl Bench {
             0 => Moment::AfterStart(self.duration.mul_f64(self.random.fraction())),
             _ => {
                 let lines = usize::try_from(self.random.below(self.lines as u64)).unwrap();
-                // The log is written, and lines are printed, in batches of up to 50 ms.
-                Moment::AfterLines(lines, Duration::from_millis(70).mul_f64(self.random.fraction()))
+                // The log is written, and lines are printed, in batches of up to 100 ms.
+                Moment::AfterLines(lines, Duration::from_millis(130).mul_f64(self.random.fraction()))
             }
         };
         let context = format!("trial {}, killed {moment:?}", self.trials);

@@ -18,6 +18,7 @@ pub mod acp;
 pub mod difference;
 pub mod killing;
 pub mod log;
+pub mod prose;
 pub mod scenario;
 pub mod stage;
 pub mod wires;

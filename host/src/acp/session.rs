@@ -29,7 +29,7 @@ use crate::agent::{AgentError, TurnEnd, Update, UpdateSink};
 const CANCEL_GRACE: Duration = Duration::from_secs(4);
 
 /// Updates that are taken over at once.
-const BATCH: usize = 1024;
+const BATCH: usize = 256;
 
 /// What a client asks of one session.
 pub(super) enum Command {
@@ -61,13 +61,14 @@ impl Command {
 }
 
 /// A sink for the agent and the end from which the session's task reads. Durable events are not kept: no client is
-/// shown them.
-pub(super) fn update_channel() -> (UpdateSink, UnboundedReceiver<Update>) {
+/// shown them. A channel has room for 32 of its values from the start, for as long as the session is open: that is why
+/// they are boxed.
+pub(super) fn update_channel() -> (UpdateSink, UnboundedReceiver<Box<Update>>) {
     let (sender, receiver) = unbounded_channel();
     let sink: UpdateSink = Arc::new(move |update| {
         if !matches!(update, Update::Durable(_)) {
             // A closed channel means that the session is being closed: nobody is left to be shown anything.
-            let _ = sender.send(update);
+            let _ = sender.send(Box::new(update));
         }
     });
     (sink, receiver)
@@ -79,7 +80,7 @@ pub(super) struct Actor<S> {
     session: Option<S>,
     turn: Option<Turn<S>>,
     commands: UnboundedReceiver<Command>,
-    updates: UnboundedReceiver<Update>,
+    updates: UnboundedReceiver<Box<Update>>,
     outbox: Outbox,
     translator: Translator,
     /// The session's log could not be written: the session is closed, and has to be loaded again.
@@ -117,7 +118,7 @@ impl<S: Conversation> Actor<S> {
     pub(super) fn new(
         session: S,
         commands: UnboundedReceiver<Command>,
-        updates: UnboundedReceiver<Update>,
+        updates: UnboundedReceiver<Box<Update>>,
         outbox: Outbox,
     ) -> Self {
         // A session that was opened again goes on with the call ids of its past.
@@ -143,7 +144,7 @@ impl<S: Conversation> Actor<S> {
                 Some(command) = self.commands.recv() => self.command(command, closing),
                 1.. = self.updates.recv_many(&mut batch, BATCH) => {
                     for update in batch.drain(..) {
-                        self.show(update, closing);
+                        self.show(*update, closing);
                     }
                 }
                 () = self.outbox.send_next(), if !self.outbox.is_empty() => {}
@@ -242,7 +243,7 @@ impl<S: Conversation> Actor<S> {
 
     fn end(&mut self, (session, result): Ended<S>, closing: bool) {
         while let Ok(update) = self.updates.try_recv() {
-            self.show(update, closing);
+            self.show(*update, closing);
         }
         if matches!(result, Err(AgentError::Store(_))) {
             // Before the answer is out: whoever loads the session then finds it free.

@@ -2,6 +2,8 @@
 
 use std::io::{self, Write};
 
+use unicode_width::UnicodeWidthStr;
+
 use super::CommandError;
 
 /// Writes a text to stdout. A reader that has gone away (`dsh models | head`) is no failure.
@@ -22,15 +24,31 @@ pub(super) fn print_json(value: &impl serde::Serialize) -> Result<(), CommandErr
     print(&(text + "\n"))
 }
 
-/// A table without lines, for a terminal or for `grep`.
+/// A table without lines, for a terminal or for `grep`. Cells have one line each.
 pub(super) fn table<const N: usize>(header: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
-    let mut table = comfy_table::Table::new();
-    table.load_style(comfy_table::presets::NOTHING).set_header(header);
-    for row in rows {
-        table.add_row(row);
+    let rows: Vec<[String; N]> = std::iter::once(header.map(str::to_owned)).chain(rows).collect();
+    let mut widths = [0; N];
+    for row in &rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(columns(cell));
+        }
     }
-    let text = table.to_string();
-    text.lines().map(|line| format!("{}\n", line.trim())).collect()
+    let mut text = String::with_capacity(rows.len() * (widths.iter().sum::<usize>() + 2 * N));
+    for row in &rows {
+        for (cell, width) in row.iter().zip(widths) {
+            text.push_str(cell);
+            text.extend(std::iter::repeat_n(' ', width - columns(cell) + 2));
+        }
+        // An empty last cell leaves no blanks behind.
+        text.truncate(text.trim_end_matches(' ').len());
+        text.push('\n');
+    }
+    text
+}
+
+/// How many columns of a terminal a text takes.
+fn columns(text: &str) -> usize {
+    if text.is_ascii() { text.len() } else { text.width() }
 }
 
 /// Text without the control characters that could steer a terminal; line ends and tabs stay.
@@ -40,6 +58,10 @@ pub(super) fn shown(text: &str) -> String {
 
 /// Text on one line, without control characters.
 pub(super) fn plain(text: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_graphic() || byte == b' ';
+    if text.bytes().all(is_plain) && !text.contains("  ") && text.trim_matches(' ').len() == text.len() {
+        return text.to_owned();
+    }
     shown(text).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
@@ -55,6 +77,20 @@ pub(super) fn clip(text: &str, width: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell_on_a_terminal() {
+        let rows = [["漢字", "1", ""], ["b", "22", "x y"]].map(|row| row.map(str::to_owned));
+        assert_eq!(table(["A", "NO", "T"], rows), "A     NO  T\n漢字  1\nb     22  x y\n");
+    }
+
+    #[test]
+    fn a_text_on_one_line_has_neither_blanks_around_it_nor_two_in_a_row() {
+        for text in ["a  b", " a b", "a b ", "a\tb", "a\n b", "a b", "a \x1bb"] {
+            assert_eq!(plain(text), "a b", "{text:?}");
+        }
+        assert_eq!(plain(""), "");
+    }
 
     #[test]
     fn what_a_model_says_cannot_steer_the_terminal() {

@@ -48,8 +48,18 @@ impl Store {
     ///
     /// The folder cannot be listed. A folder that does not exist holds no sessions.
     pub fn list(&self) -> Result<Vec<Listed>, StoreError> {
-        let mut cache = Cache::load(self);
-        let mut listed: Vec<Listed> = self.files()?.into_iter().map(|(id, path)| cache.listed(id, path)).collect();
+        // Both take about as long, and so do both halves of the stamps.
+        let (cache, files) = std::thread::scope(|scope| {
+            let cache = scope.spawn(|| Cache::load(self));
+            let files = self.files();
+            (cache.join(), files)
+        });
+        let files: Vec<(String, PathBuf)> = files?.into_iter().collect();
+        // A thread that panicked has loaded nothing.
+        let mut cache = cache.unwrap_or_else(|_| Cache::of(self, ""));
+        let stamps = stamps(&files);
+        let mut listed: Vec<Listed> =
+            files.into_iter().zip(stamps).map(|((id, path), stamp)| cache.listed(id, path, stamp)).collect();
         cache.save();
         listed.sort_by(|a, b| b.created_at.cmp(&a.created_at).then_with(|| a.id.cmp(&b.id)));
         Ok(listed)
@@ -73,6 +83,27 @@ impl Stamp {
         let Self(_, modified, changed, _) = self;
         modified.max(changed).saturating_add(SETTLED) < now
     }
+}
+
+/// The stamp of each of these files, in order; `None` where it cannot be told. Asking the system is most of the work of
+/// a list, so two threads ask where there are many.
+fn stamps(files: &[(String, PathBuf)]) -> Vec<Option<Stamp>> {
+    const FEW: usize = 200;
+    let ask = |files: &[(String, PathBuf)]| -> Vec<Option<Stamp>> {
+        let stamp = |path: &Path| Stamp::of(&std::fs::metadata(path).ok()?);
+        files.iter().map(|(_, path)| stamp(path)).collect()
+    };
+    if files.len() < FEW {
+        return ask(files);
+    }
+    let (front, back) = files.split_at(files.len() / 2);
+    std::thread::scope(|scope| {
+        let front_stamps = scope.spawn(|| ask(front));
+        let back = ask(back);
+        let mut stamps = front_stamps.join().unwrap_or_else(|_| vec![None; front.len()]);
+        stamps.extend(back);
+        stamps
+    })
 }
 
 #[cfg(unix)]
@@ -112,6 +143,13 @@ pub(super) fn forget(store: &Store, paths: &[PathBuf]) {
     }
 }
 
+/// The path below the folder that it was listed from.
+fn below<'p>(dir: &Path, path: &'p Path) -> Option<&'p str> {
+    // Both begin with the same bytes; going through the parts of each path takes longer than all else here.
+    let rest = path.as_os_str().as_encoded_bytes().strip_prefix(dir.as_os_str().as_encoded_bytes())?;
+    Some(std::str::from_utf8(rest).ok()?.trim_start_matches(std::path::is_separator))
+}
+
 struct Cache<'a> {
     store: &'a Store,
     /// As loaded, by path; what is still right moves to `valid`.
@@ -124,18 +162,20 @@ struct Cache<'a> {
 
 impl<'a> Cache<'a> {
     fn load(store: &'a Store) -> Self {
-        let text = std::fs::read_to_string(store.dir().join(CACHE)).unwrap_or_default();
+        Self::of(store, &std::fs::read_to_string(store.dir().join(CACHE)).unwrap_or_default())
+    }
+
+    fn of(store: &'a Store, text: &str) -> Self {
         let lines = text.strip_prefix(BUILD).and_then(|lines| lines.strip_prefix('\n')).unwrap_or_default();
         let entries = lines.lines().filter_map(|line| serde_json::from_str::<Entry>(line).ok());
         let loaded = entries.map(|entry| (entry.path.clone(), entry)).collect();
         Self { store, loaded, valid: Vec::new(), read: 0, now: now().saturating_mul(1_000_000) }
     }
 
-    fn listed(&mut self, id: String, path: PathBuf) -> Listed {
-        let below = path.strip_prefix(self.store.dir()).ok().and_then(Path::to_str).map(str::to_owned);
-        // Before the file is read: what is written to it from here on makes another stamp.
-        let stamp = std::fs::metadata(&path).ok().and_then(|metadata| Stamp::of(&metadata));
-        if let Some((below, stamp)) = below.as_ref().zip(stamp)
+    /// `stamp` is from before: what is written to the file from then on makes another one.
+    fn listed(&mut self, id: String, path: PathBuf, stamp: Option<Stamp>) -> Listed {
+        let below = below(self.store.dir(), &path);
+        if let Some((below, stamp)) = below.zip(stamp)
             && let Some(entry) = self.loaded.remove(below)
             && entry.stamp == stamp
         {
@@ -144,6 +184,7 @@ impl<'a> Cache<'a> {
             self.valid.push(entry);
             return listed;
         }
+        let below = below.map(str::to_owned);
         let listed = Listed::read(id, path);
         if let (Some(path), Some(stamp), Ok(messages)) = (below, stamp, &listed.messages)
             && stamp.is_settled(self.now)
@@ -227,8 +268,10 @@ mod tests {
     fn list_into_cache(store: &Store) -> Vec<Option<usize>> {
         let mut cache = Cache::load(store);
         cache.now = u64::MAX;
-        let files = store.files().unwrap();
-        let listed = files.into_iter().map(|(id, path)| cache.listed(id, path).messages.ok()).collect();
+        let files: Vec<(String, PathBuf)> = store.files().unwrap().into_iter().collect();
+        let stamps = stamps(&files);
+        let listed = files.into_iter().zip(stamps);
+        let listed = listed.map(|((id, path), stamp)| cache.listed(id, path, stamp).messages.ok()).collect();
         cache.read = WORTH;
         cache.save();
         listed

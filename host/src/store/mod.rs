@@ -10,6 +10,7 @@
 mod bytes;
 mod delete;
 mod disk;
+mod encode;
 mod error;
 mod files;
 mod find;
@@ -41,6 +42,7 @@ use crate::session::recovery::{self, Recovery};
 use bytes::{BatchEnd, CLOSING, Form, Lines, Packer};
 pub use delete::{Deleted, SessionFiles};
 use disk::Disk;
+pub use encode::{Encoder, window};
 pub use error::StoreError;
 use files::Unnamed;
 pub use fork::Fork;
@@ -126,7 +128,7 @@ impl Store {
         let length = header_bytes.len() as u64;
         let last_time = header.created_at;
         let start = Start { path, file, form: self.form, lock, length, next_seq: 0, offset: 0, last_time };
-        Writer::start(start, on_durable)
+        Ok(Writer::start(start, on_durable))
     }
 
     /// Opens a session to write: lock, recover, read. `reference` is an id or a path. The events that recovery adds are
@@ -195,7 +197,7 @@ impl Store {
             offset,
             last_time: log.last_time,
         };
-        Ok((log, Writer::start(start, on_durable)?))
+        Ok((log, Writer::start(start, on_durable)))
     }
 
     /// Writes the lines of a compressed log to a plain file beside it. The name appears only when all of it is durable.

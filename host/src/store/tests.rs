@@ -521,3 +521,39 @@ proptest! {
         prop_assert!(without.events.entries().iter().all(|entry| !entry.is_chunk()));
     }
 }
+
+#[test]
+fn a_writer_without_work_has_no_thread_and_goes_on_where_it_was() {
+    for store in [|store: Store| store, Store::compressed] {
+        let dir = tempfile::tempdir().unwrap();
+        let store = store(Store::new(dir.path()));
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let durable = seen.clone();
+        let on_durable: OnDurable =
+            Box::new(move |events| durable.lock().unwrap().extend(events.events().map(|event| event.seq)));
+        let writer = store.create(Header::new("s", 7, None), on_durable).unwrap();
+        writer.rest();
+        checkpoint(&writer).unwrap();
+        for n in 0..40 {
+            assert_eq!(writer.append(vec![NewEvent::user_message(&Message::user("u", "text"))]), n);
+            match n {
+                // In the middle of a frame.
+                0..4 => writer.rest(),
+                // About when the thread goes.
+                _ => {
+                    checkpoint(&writer).unwrap();
+                    std::thread::sleep(std::time::Duration::from_micros(4_500 + 25 * n));
+                }
+            }
+        }
+        writer.rest();
+        let path = writer.path().to_owned();
+        drop(writer);
+        assert_eq!(*seen.lock().unwrap(), (0..40).collect::<Vec<u64>>());
+        let log = store.read("s").unwrap();
+        assert_eq!((log.problems.len(), log.events.len()), (0, 40));
+        if Form::of(&path) == Form::Zstd {
+            assert!(zstd::decode_all(&std::fs::read(&path).unwrap()[..]).is_ok(), "the frame was ended");
+        }
+    }
+}

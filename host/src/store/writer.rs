@@ -1,23 +1,23 @@
-//! The thread that appends to one log: group commit, and nothing is acknowledged before it is durable.
+//! The thread that appends to one log: group commit, and nothing is acknowledged before it is durable. It is there
+//! while there is something to write; an open session that nobody uses has none.
 
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, TryRecvError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::oneshot;
 
-use super::bytes::{BatchEnd, Form, Packer};
+use super::bytes::Form;
 use super::disk::DiskFile;
+use super::encode::{Encoder, window};
 use super::lock::Lock;
 use super::{OnDurable, StoreError};
 use crate::session::batch::{Durable, NewEvents, PlacedEvents};
-use crate::session::event::kind;
-use crate::session::line;
 
-/// Longest time that an event waits for others before it is written.
-const WINDOW: Duration = Duration::from_millis(50);
+/// How long a thread without work waits for more. Tests come and go by it all the time.
+const LINGER: Duration = Duration::from_millis(if cfg!(test) { 5 } else { 1_000 });
 
 enum Order {
     /// Events from this seq on, with this time.
@@ -32,16 +32,24 @@ enum Order {
 /// Appends to one session. Dropping it flushes and unlocks.
 pub struct Writer {
     path: PathBuf,
-    queue: Mutex<Queue>,
-    thread: Option<JoinHandle<()>>,
+    queue: Arc<Mutex<Queue>>,
     _lock: Lock,
 }
 
 struct Queue {
     next_seq: u64,
     last_time: u64,
-    /// `None` once the writer is being dropped.
-    orders: Option<Sender<Order>>,
+    log: LogState,
+}
+
+/// Who has the log.
+enum LogState {
+    /// Nobody: nothing waits to be written.
+    Idle(Box<LogThread>),
+    /// A thread.
+    Busy { orders: Sender<Order>, thread: JoinHandle<()> },
+    /// Nobody will have it any more, with the reason.
+    Gone(StoreError),
 }
 
 /// Where a writer starts.
@@ -61,17 +69,12 @@ pub(super) struct Start {
 }
 
 impl Writer {
-    pub(super) fn start(start: Start, on_durable: OnDurable) -> Result<Self, StoreError> {
+    pub(super) fn start(start: Start, on_durable: OnDurable) -> Self {
         let Start { path, file, form, lock, length, next_seq, offset, last_time } = start;
-        let (orders, inbox) = mpsc::channel();
-        let packer = Packer::new(form);
-        let thread = LogThread { path: path.clone(), file, packer, length, offset, on_durable, failed: None };
-        let thread = std::thread::Builder::new()
-            .name("session-log".to_owned())
-            .spawn(move || thread.run(&inbox))
-            .map_err(StoreError::io("start the writer of", &path))?;
-        let queue = Mutex::new(Queue { next_seq, last_time, orders: Some(orders) });
-        Ok(Self { path, queue, thread: Some(thread), _lock: lock })
+        let encoder = Encoder::new(form, offset);
+        let log = LogThread { path: path.clone(), file, encoder, length, on_durable, failed: None };
+        let queue = Queue { next_seq, last_time, log: LogState::Idle(Box::new(log)) };
+        Self { path, queue: Arc::new(Mutex::new(queue)), _lock: lock }
     }
 
     /// The file that is written.
@@ -89,11 +92,12 @@ impl Writer {
         queue.last_time = queue.last_time.max(now());
         let time = queue.last_time;
         queue.next_seq += events.iter().map(NewEvents::count).sum::<u64>();
-        if let Some(orders) = &queue.orders
-            && queue.next_seq > first
-        {
-            // A thread that is gone is reported by the next checkpoint.
-            let _ = orders.send(Order::Append { first, time, events });
+        if queue.next_seq > first {
+            self.wake(&mut queue);
+            if let LogState::Busy { orders, .. } = &queue.log {
+                // A thread that is gone is reported by the next checkpoint.
+                let _ = orders.send(Order::Append { first, time, events });
+            }
         }
         first
     }
@@ -106,17 +110,43 @@ impl Writer {
     /// is written after it: open the session again.
     pub fn checkpoint(&self) -> impl Future<Output = Result<(), StoreError>> + Send + use<> {
         let (done, answer) = oneshot::channel();
-        if let Some(orders) = &self.queue().orders {
-            let _ = orders.send(Order::Checkpoint(done));
+        // Whoever asks waits for the answer below.
+        match &self.queue().log {
+            LogState::Idle(log) => drop(done.send(log.result())),
+            LogState::Busy { orders, .. } => drop(orders.send(Order::Checkpoint(done))),
+            LogState::Gone(error) => drop(done.send(Err(error.clone()))),
         }
         let path = self.path.clone();
         async move { answer.await.unwrap_or(Err(StoreError::WriterStopped(path))) }
     }
 
-    fn queue(&self) -> MutexGuard<'_, Queue> {
-        // Nothing that runs under the lock panics; if it did, the numbers would still be right.
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Starts the thread where there is none.
+    fn wake(&self, queue: &mut Queue) {
+        if !matches!(queue.log, LogState::Idle(_)) {
+            return;
+        }
+        let gone = LogState::Gone(StoreError::WriterStopped(self.path.clone()));
+        let LogState::Idle(log) = std::mem::replace(&mut queue.log, gone) else { return };
+        let (orders, inbox) = mpsc::channel();
+        let shared = Arc::clone(&self.queue);
+        let thread = std::thread::Builder::new()
+            .name("session-log".to_owned())
+            .spawn(move || log.run(&inbox, &shared))
+            .map_err(StoreError::io("start the writer of", &self.path));
+        queue.log = match thread {
+            Ok(thread) => LogState::Busy { orders, thread },
+            Err(error) => LogState::Gone(error),
+        };
     }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        locked(&self.queue)
+    }
+}
+
+fn locked(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {
+    // Nothing that runs under the lock panics; if it did, the numbers would still be right.
+    queue.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl std::fmt::Debug for Writer {
@@ -127,10 +157,16 @@ impl std::fmt::Debug for Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        self.queue().orders = None;
-        if let Some(thread) = self.thread.take() {
-            // Its panic has been reported, and whoever waited at a checkpoint has been told.
-            let _ = thread.join();
+        let gone = LogState::Gone(StoreError::WriterStopped(self.path.clone()));
+        let log = std::mem::replace(&mut self.queue().log, gone);
+        match log {
+            LogState::Idle(mut log) => log.close(),
+            LogState::Busy { orders, thread } => {
+                drop(orders);
+                // Its panic has been reported, and whoever waited at a checkpoint has been told.
+                let _ = thread.join();
+            }
+            LogState::Gone(_) => {}
         }
     }
 }
@@ -145,32 +181,54 @@ pub(crate) fn now() -> u64 {
 struct LogThread {
     path: PathBuf,
     file: DiskFile,
-    packer: Packer,
+    encoder: Encoder,
     /// Length of the durable part.
     length: u64,
-    offset: i64,
     on_durable: OnDurable,
     failed: Option<StoreError>,
 }
 
 impl LogThread {
-    fn run(mut self, inbox: &Receiver<Order>) {
-        while let Ok(order) = inbox.recv() {
-            let Batch { events, waiting } = Batch::collect(order, inbox);
+    fn run(mut self: Box<Self>, inbox: &Receiver<Order>, queue: &Mutex<Queue>) {
+        let mut last: Option<Instant> = None;
+        loop {
+            let order = match inbox.recv_timeout(LINGER) {
+                Ok(order) => order,
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => {
+                    let mut queue = locked(queue);
+                    // Orders are sent under the lock. A writer that is being dropped takes nothing back.
+                    match inbox.try_recv() {
+                        Ok(order) => order,
+                        Err(TryRecvError::Disconnected) => break,
+                        Err(TryRecvError::Empty) if matches!(queue.log, LogState::Gone(_)) => continue,
+                        Err(TryRecvError::Empty) => {
+                            queue.log = LogState::Idle(self);
+                            return;
+                        }
+                    }
+                }
+            };
+            let quiet = last.map_or(Duration::MAX, |last| last.elapsed());
+            let Batch { events, waiting } = Batch::collect(order, inbox, window(quiet));
+            last = Some(Instant::now());
             self.commit(events);
-            let result = self.failed.clone().map_or(Ok(()), Err);
             for done in waiting {
                 // Whoever asked may have been cancelled.
-                let _ = done.send(result.clone());
+                let _ = done.send(self.result());
             }
         }
         self.close();
     }
 
+    fn result(&self) -> Result<(), StoreError> {
+        self.failed.clone().map_or(Ok(()), Err)
+    }
+
     /// Ends the frame that is being written. Every event is durable already, and a frame that stays unfinished can be
     /// read, so a failure costs nothing.
     fn close(&mut self) {
-        let closing = self.packer.close();
+        let closing = self.encoder.close();
         if closing.is_empty() || self.failed.is_some() {
             return;
         }
@@ -184,12 +242,7 @@ impl LogThread {
         if events.is_empty() || self.failed.is_some() {
             return;
         }
-        let mut lines = String::new();
-        line::encode(&events, self.offset, &mut lines);
-        let turn_ends =
-            |placed: &PlacedEvents| matches!(placed, PlacedEvents::One(event) if event.kind == kind::TURN_END);
-        let end = if events.iter().any(turn_ends) { BatchEnd::Frame } else { BatchEnd::Flush };
-        let packed = self.packer.pack(lines.into_bytes(), end).map_err(StoreError::io("compress", &self.path));
+        let packed = self.encoder.batch(&events).map_err(StoreError::io("compress", &self.path));
         let written = packed.and_then(|bytes| {
             self.file.append(&bytes).map_err(StoreError::io("write", &self.path))?;
             self.file.sync().map_err(StoreError::io("sync", &self.path))?;
@@ -220,9 +273,9 @@ struct Batch {
 
 impl Batch {
     /// Everything that arrives within the window, or up to a checkpoint and what is queued by then.
-    fn collect(first: Order, inbox: &Receiver<Order>) -> Self {
+    fn collect(first: Order, inbox: &Receiver<Order>, window: Duration) -> Self {
         let mut batch = Self { events: Vec::new(), waiting: Vec::new() };
-        let deadline = Instant::now() + WINDOW;
+        let deadline = Instant::now() + window;
         batch.add(first);
         loop {
             let wait = match batch.waiting.is_empty() {
@@ -252,6 +305,13 @@ impl Batch {
 
 #[cfg(test)]
 impl Writer {
+    /// Waits until there is no thread.
+    pub(super) fn rest(&self) {
+        while !matches!(self.queue().log, LogState::Idle(_)) {
+            std::thread::sleep(LINGER);
+        }
+    }
+
     /// A writer for tests of its users: nothing can be written any more.
     pub(crate) fn on_a_full_disk(path: &Path) -> Self {
         use super::disk::Disk;
@@ -270,6 +330,6 @@ impl Writer {
             offset: 0,
             last_time: 0,
         };
-        Self::start(start, Box::new(|_| panic!("nothing is durable on a full disk"))).unwrap()
+        Self::start(start, Box::new(|_| panic!("nothing is durable on a full disk")))
     }
 }

@@ -14,8 +14,6 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Subcommand;
-use comfy_table::{ContentArrangement, Table, presets};
-use dsh_plugin_api::json;
 use serde::Serialize;
 
 use super::output::{clip, plain, table};
@@ -167,7 +165,8 @@ impl From<io::Error> for Failed {
 type Done = Result<ExitCode, Failed>;
 
 fn write_json<T: Serialize + ?Sized>(value: &T, out: &mut impl Write) -> io::Result<()> {
-    writeln!(out, "{}", json::raw(value))
+    serde_json::to_writer(&mut *out, value)?;
+    out.write_all(b"\n")
 }
 
 fn list(store: &Store, json: bool, out: &mut impl Write) -> Done {
@@ -189,14 +188,7 @@ fn list(store: &Store, json: bool, out: &mut impl Write) -> Done {
         };
         [plain(&session.id), transcript::utc(session.created_at), messages, title]
     });
-    if io::stdout().is_terminal() {
-        let mut table = Table::new();
-        table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
-        table.set_header(header).add_rows(rows);
-        writeln!(out, "{table}")?;
-    } else {
-        out.write_all(table(header, rows).as_bytes())?;
-    }
+    out.write_all(table(header, rows).as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
 
