@@ -1,5 +1,5 @@
-//! Kills turns with SIGKILL at random moments and prints where the kills fell. The first that leaves anything but
-//! what is promised ends it with a message.
+//! Kills turns with SIGKILL at random moments, tears what is left at every byte of its end, and prints where the kills
+//! fell. The first that leaves anything but what is promised ends it with a message.
 //!
 //! ```text
 //! cargo run -p dsh-tests --example kill -- [COUNT [SEED [zstd]]]
@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut bench = Bench::new(seed, form);
     let mut figures = Figures::default();
     for done in 1..=count {
-        figures.add(&bench.trial());
+        figures.add(&bench.trial(1));
         if done % 25 == 0 {
             eprintln!("{done} of {count}");
         }

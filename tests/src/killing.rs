@@ -8,7 +8,9 @@
 //! - `sessions show` has the text that was streamed;
 //! - another process continues the session at once and completes; the request that it sends has the text, says that it
 //!   was interrupted, and answers every call;
-//! - what was in the log stays there as it was, and the log is sound.
+//! - what was in the log stays there as it was, and the log is sound;
+//! - the same holds for the log with its end torn off, at every byte of it ([`tearing`]), and a whole turn runs on one of
+//!   these.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,7 +24,7 @@ use serde_json::Value;
 
 use crate::log::SessionLog;
 use crate::stage::Stage;
-use crate::{Outcome, PATIENCE, run};
+use crate::{Outcome, PATIENCE, run, tearing};
 
 /// What the prompts that follow a kill begin with; the provider answers them with [`ANSWER`].
 const CONTINUE: &str = "GO ON";
@@ -133,6 +135,8 @@ pub struct Trial {
     pub torn: bool,
     /// Characters of text that was streamed and not yet a message.
     pub partial: usize,
+    /// Lengths that the log was torn to.
+    pub tears: usize,
 }
 
 /// A composition to kill processes of.
@@ -168,12 +172,12 @@ impl Bench {
         Self { stage, random: Random(seed), trials: 0, lines, duration: begun.elapsed() }
     }
 
-    /// Runs a turn, kills it, and continues its session.
+    /// Runs a turn, kills it, tears its log at every `step`th byte of the end, and continues its session.
     ///
     /// # Panics
     ///
     /// When anything is not as promised; the message has the moment and what was found.
-    pub fn trial(&mut self) -> Trial {
+    pub fn trial(&mut self, step: usize) -> Trial {
         self.trials += 1;
         let moment = match self.random.below(3) {
             0 => Moment::AfterStart(self.duration.mul_f64(self.random.fraction())),
@@ -194,7 +198,7 @@ impl Bench {
             let list = self.dsh(&["sessions", "list", "--json"]);
             assert_eq!(list.code, Some(0), "{context}: {list}");
             let place = Place::BeforeTheSession;
-            return Trial { place, acknowledged: 0, logged: 0, torn: false, partial: 0 };
+            return Trial { place, acknowledged: 0, logged: 0, torn: false, partial: 0, tears: 0 };
         };
         for event in &acknowledged {
             let seq = usize::try_from(event["seq"].as_u64().unwrap()).unwrap();
@@ -203,6 +207,8 @@ impl Bench {
         // What no message holds yet.
         let partial = log.text_since("assistant/message");
         self.judge_readers(&context, &path, &log, &prompt, &partial);
+        let tears = tearing::judge(&path, step, &context);
+        self.judge_torn(&context, &path);
         self.judge_continuation(&context, &path, &log, &prompt, &partial);
         Trial {
             place: place(&log),
@@ -210,6 +216,7 @@ impl Bench {
             logged: log.events.len(),
             torn: log.torn,
             partial: partial.chars().count(),
+            tears,
         }
     }
 
@@ -290,6 +297,25 @@ impl Bench {
         assert_eq!(after.events[..before.events.len()], before.events, "{context}: what was in the log has changed");
         let verified = self.dsh(&["sessions", "verify", "--json", id]);
         assert_eq!(verified.code, Some(0), "{context}: {verified}");
+    }
+
+    /// Runs a turn on a copy of the log that is torn at a random byte of its end.
+    fn judge_torn(&mut self, context: &str, path: &Path) {
+        let bytes = std::fs::read(path).unwrap();
+        let end = tearing::END.min(bytes.len() - tearing::header_length(path, &bytes)) as u64;
+        let torn = usize::try_from(self.random.below(end + 1)).unwrap();
+        let name = path.file_name().unwrap().to_string_lossy().replacen(|_: char| true, "t", 1);
+        let copy = path.with_file_name(&name);
+        std::fs::write(&copy, &bytes[..bytes.len() - torn]).unwrap();
+        let id = name.split(".jsonl").next().unwrap();
+        let context = format!("{context}, {torn} bytes torn off");
+        let continued = self.dsh(&["run", "--session", id, "--json", &format!("{CONTINUE} {}.", self.trials)]);
+        assert_eq!(continued.code, Some(0), "{context}: {continued}");
+        let result: Value = serde_json::from_str(continued.stdout.lines().last().unwrap()).unwrap();
+        assert_eq!(result["text"], ANSWER, "{context}: {continued}");
+        let verified = self.dsh(&["sessions", "verify", "--json", id]);
+        assert_eq!(verified.code, Some(0), "{context}: {verified}");
+        std::fs::remove_file(copy).unwrap();
     }
 
     fn dsh(&self, args: &[&str]) -> Outcome {
@@ -397,6 +423,8 @@ pub struct Figures {
     pub torn: usize,
     /// Kills that left text which no message held yet.
     pub partial: usize,
+    /// Lengths that logs were torn to.
+    pub tears: usize,
 }
 
 impl Figures {
@@ -407,6 +435,7 @@ impl Figures {
         self.logged += trial.logged;
         self.torn += usize::from(trial.torn);
         self.partial += usize::from(trial.partial > 0);
+        self.tears += trial.tears;
     }
 }
 
@@ -420,6 +449,7 @@ impl fmt::Display for Figures {
         writeln!(f, "\nevents acknowledged on stdout: {}, all of them in the logs", self.acknowledged)?;
         writeln!(f, "events in the logs: {}", self.logged)?;
         writeln!(f, "logs with a torn last line: {}", self.torn)?;
+        writeln!(f, "lengths that logs were torn to, each opened and continued: {}", self.tears)?;
         write!(
             f,
             "kills that left text which no message held yet, shown and sent again as interrupted: {}",

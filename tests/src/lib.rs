@@ -21,6 +21,7 @@ pub mod log;
 pub mod prose;
 pub mod scenario;
 pub mod stage;
+pub mod tearing;
 pub mod wires;
 
 use std::path::{Path, PathBuf};

@@ -7,8 +7,13 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-/// What a decoder that knows nothing of sessions makes of a file, up to where it ends.
-fn decompressed(bytes: &[u8]) -> Vec<u8> {
+/// What a decoder that knows nothing of sessions makes of a compressed file, up to where it ends.
+///
+/// # Panics
+///
+/// When there is no memory for a decoder.
+#[must_use]
+pub fn decompressed(bytes: &[u8]) -> Vec<u8> {
     let mut decoder = zstd::stream::read::Decoder::new(bytes).unwrap();
     let (mut all, mut piece) = (Vec::new(), [0; 4096]);
     // A frame that goes on ends with an error, behind all that could be decoded.
