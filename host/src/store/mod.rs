@@ -435,6 +435,12 @@ impl Log {
         Self::of_bytes(path.to_owned(), bytes, Streams::Kept)
     }
 
+    /// The log again, everything that could be read of it: its header, then its events, packed and numbered from 0.
+    #[must_use]
+    pub fn to_lines(&self) -> String {
+        repair::lines_of(&self.header, &self.events)
+    }
+
     /// The history that derives from the events.
     #[must_use]
     pub fn messages(&self) -> Vec<Message> {

@@ -458,6 +458,136 @@ fn a_compressed_log_whose_end_is_damaged_is_not_cut_but_continued_beside() {
     assert_eq!(std::fs::read(&path).unwrap(), bytes, "the original is untouched");
 }
 
+/// JSON as others may write it.
+fn any_json() -> impl Strategy<Value = String> {
+    let leaf = prop_oneof![
+        Just("null".to_owned()),
+        Just("true".to_owned()),
+        Just("-0.0".to_owned()),
+        Just("1e400".to_owned()),
+        Just("123456789012345678901234567890".to_owned()),
+        Just("0.10".to_owned()),
+        any_string(),
+    ];
+    leaf.prop_recursive(3, 12, 4, |inner| {
+        prop_oneof![
+            proptest::collection::vec(inner.clone(), 0..4).prop_map(|items| format!("[{}]", items.join(" ,"))),
+            proptest::collection::vec((any_string(), inner), 0..4).prop_map(|members| {
+                let members: Vec<String> = members.iter().map(|(name, value)| format!("{name}: {value}")).collect();
+                format!("{{{}}}", members.join(","))
+            }),
+        ]
+    })
+}
+
+/// A JSON string, perhaps with half a character.
+fn any_string() -> impl Strategy<Value = String> {
+    let piece = prop_oneof![
+        Just("a"),
+        Just("é"),
+        Just("😀"),
+        Just("\\n"),
+        Just("\\\""),
+        Just("\\u0000"),
+        Just("\\ud83d"),
+        Just("\\ude00"),
+        Just("\\/"),
+        Just("\u{2028}"),
+        Just("{\\\"type\\\":"),
+    ];
+    proptest::collection::vec(piece, 0..5).prop_map(|pieces| format!("\"{}\"", pieces.concat()))
+}
+
+/// A line of a log: one of dsh's own events with whatever content, one of another writer, or a row.
+fn any_record() -> impl Strategy<Value = String> {
+    let own = proptest::sample::select(vec![
+        kind::TURN_START,
+        kind::TURN_END,
+        kind::STEP_START,
+        kind::STEP_END,
+        kind::USER_MESSAGE,
+        kind::ASSISTANT_MESSAGE,
+        kind::ASSISTANT_CHUNK,
+        kind::REQUEST_HEADER,
+        kind::REQUEST_CONTEXT,
+        kind::TOOL_CALL,
+        kind::TOOL_RESULT,
+        kind::SESSION_TITLE,
+        kind::LLM_DEGRADE,
+        kind::LLM_RETRY,
+        "plugin/own",
+        "",
+        "text-chunk",
+    ]);
+    let members = || {
+        let members = proptest::collection::vec(("[a-z]{2}", any_json()), 0..3);
+        members.prop_map(|all| all.iter().map(|(name, value)| format!(",\"{name}\":{value}")).collect::<String>())
+    };
+    let event = (own, any_json(), members(), any::<bool>()).prop_map(|(kind, data, members, first)| match first {
+        true => format!(r#"{{"type":"{kind}","data":{data}{members}}}"#),
+        false => format!(r#"{{"data" : {data}{members} , "type":"{kind}"}}"#),
+    });
+    let row = (0..3_u8, proptest::collection::vec((any_string(), 0..3_i64), 1..6), any_string(), members(), 0..6_u8).prop_map(
+        |(kind, pieces, id, members, odd)| {
+            let texts: Vec<&str> = pieces.iter().map(|(text, _)| text.as_str()).collect();
+            let gaps: Vec<String> = pieces[1..].iter().map(|(_, gap)| (gap - i64::from(odd == 1)).to_string()).collect();
+            let (kind, name) = [("text-chunks", "texts"), ("reasoning-chunks", "texts"), ("tool-call-chunks", "args")][usize::from(kind)];
+            let id = match (name, odd) {
+                ("args", 2) => format!(r#","id":{id}"#),
+                ("args", 3) => r#","id":7,"name":null"#.to_owned(),
+                ("args", _) => format!(r#","id":{id},"name":"bash""#),
+                _ => String::new(),
+            };
+            let members = if odd == 4 { members } else { String::new() };
+            let (texts, gaps) = (texts.join(","), gaps.join(","));
+            format!(
+                r#"{{"type":"{kind}","time0":50,"data":{{"turn":1,"step":2,"index":0,"dt":[{gaps}]{id},"{name}":[{texts}]}}{members}}}"#
+            )
+        },
+    );
+    prop_oneof![2 => event, 1 => row]
+}
+
+proptest! {
+    #[test]
+    fn everything_that_was_read_is_written_again_as_it_was(
+        header in proptest::collection::vec(("[A-Z]{2}", any_json()), 0..3),
+        records in proptest::collection::vec(any_record(), 0..16),
+        batch in 1..6_usize,
+    ) {
+        let header: String = header.iter().map(|(name, value)| format!(",\"{name}\":{value}")).collect();
+        let header = format!(r#"{{"type":"session","version":0,"id":"s","createdAt":7{header}}}"#);
+        let lines: String = [header].iter().chain(&records).map(|line| format!("{line}\n")).collect();
+        let read = |name: &str, bytes: &[u8]| Log::from_bytes(Path::new(name), bytes).unwrap();
+        let log = read("s.jsonl", lines.as_bytes());
+        prop_assert_eq!(&log.problems, &[]);
+        let same = |other: &Log, way: &str| {
+            let header = |log: &Log| json::raw(&log.header).get().to_owned();
+            prop_assert_eq!(header(other), header(&log), "{}", way);
+            prop_assert_eq!(forms(&other.events), forms(&log.events), "{}", way);
+            prop_assert_eq!(&other.problems, &[], "{}", way);
+            Ok(())
+        };
+        let packed = log.to_lines();
+        same(&read("s.jsonl", packed.as_bytes()), "packed")?;
+        let single: Events = log.events.iter().map(std::borrow::Cow::into_owned).collect();
+        let repacked = repair::lines_of(&log.header, &single);
+        same(&read("s.jsonl", repacked.as_bytes()), "packed again")?;
+        prop_assert_eq!(&repacked, &read("s.jsonl", repacked.as_bytes()).to_lines(), "packing is done when it is done");
+        // As a writer of compressed logs stores it, batch by batch.
+        let mut packer = Packer::new(Form::Zstd);
+        let lines: Vec<&str> = packed.split_inclusive('\n').collect();
+        let mut frames = Vec::new();
+        for (n, lines) in lines.chunks(batch).enumerate() {
+            let end = if n % 3 == 0 { BatchEnd::Frame } else { BatchEnd::Flush };
+            frames.extend(packer.pack(lines.concat().into_bytes(), end).unwrap());
+        }
+        same(&read("s.jsonl.zst", &frames), "frames that go on")?;
+        frames.extend_from_slice(packer.close());
+        same(&read("s.jsonl.zst", &frames), "frames")?;
+    }
+}
+
 /// Lines that a log may hold in any order: events of turns, chunks, rows, answers, results.
 fn any_line() -> impl Strategy<Value = String> {
     let place = |turn: u64, step: u64| format!(r#""turn":{turn},"step":{step}"#);

@@ -10,7 +10,6 @@ use super::markdown::Markdown;
 use super::{Done, warn_of_damage, write_json};
 use crate::session::derive::DerivedMessage;
 use crate::session::event::{Header, kind};
-use crate::session::line;
 use crate::store::{Log, Problem, Store};
 
 /// Forms of the output.
@@ -34,12 +33,7 @@ pub(super) fn run(store: &Store, session: &str, format: ExportFormat, out: &mut 
     match format {
         ExportFormat::Json => write_json(&Document::of(&log), out)?,
         ExportFormat::Markdown => Markdown::new(&log).write(out)?,
-        ExportFormat::Dsh => {
-            write_json(&log.header, out)?;
-            let mut lines = String::new();
-            line::encode(log.events.entries(), 0, &mut lines);
-            out.write_all(lines.as_bytes())?;
-        }
+        ExportFormat::Dsh => out.write_all(log.to_lines().as_bytes())?,
     }
     Ok(ExitCode::SUCCESS)
 }
