@@ -36,13 +36,14 @@ impl Form {
 
 impl Form {
     /// Lines as the bytes of a file of this form.
-    pub fn encode(self, lines: &[u8]) -> std::io::Result<Vec<u8>> {
+    pub fn encode(self, lines: impl Into<Vec<u8>>) -> std::io::Result<Vec<u8>> {
+        let lines = lines.into();
         match self {
-            Self::Plain => Ok(lines.to_vec()),
+            Self::Plain => Ok(lines),
             Self::Zstd => {
                 let mut encoder = zstd::Encoder::new(Vec::new(), zstd::DEFAULT_COMPRESSION_LEVEL)?;
                 encoder.include_checksum(true)?;
-                std::io::Write::write_all(&mut encoder, lines)?;
+                std::io::Write::write_all(&mut encoder, &lines)?;
                 encoder.finish()
             }
         }

@@ -9,12 +9,11 @@ use super::repair::KEPT;
 use super::{Store, StoreError, files, list, read_file};
 
 /// The files that make up one session.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct SessionFiles {
     /// Its id.
     pub id: String,
-    /// The folder of sessions.
-    dir: PathBuf,
+    store: Store,
     /// Where its logs are; the one that the id means first.
     places: Vec<Place>,
 }
@@ -41,7 +40,7 @@ impl Store {
                 .into_iter()
                 .map(|project| Place { folder: project.join(reference), stem: "session".to_owned() });
             let places = std::iter::once(top).chain(nested).filter(|place| !place.logs().is_empty()).collect();
-            return Ok(SessionFiles { id: reference.to_owned(), dir: self.dir().to_owned(), places });
+            return Ok(SessionFiles { id: reference.to_owned(), store: self.clone(), places });
         }
         // Any file can be named by its path; what is no session is not for this to remove.
         let (id, stem) = find::id_of(&path).zip(find::stem_of(&path)).ok_or_else(|| StoreError::NoSession {
@@ -52,7 +51,13 @@ impl Store {
             return Err(error);
         }
         let folder = path.parent().unwrap_or(Path::new("")).to_owned();
-        Ok(SessionFiles { id, dir: self.dir().to_owned(), places: vec![Place { folder, stem }] })
+        Ok(SessionFiles { id, store: self.clone(), places: vec![Place { folder, stem }] })
+    }
+}
+
+impl PartialEq for SessionFiles {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.id, &self.places) == (&other.id, &other.places)
     }
 }
 
@@ -71,19 +76,26 @@ impl SessionFiles {
         Ok(paths)
     }
 
-    /// Removes them, durably, and a folder of the session's own that is then empty; returns what was removed.
+    /// Removes them, durably, and a folder of the session's own that is then empty.
     ///
-    /// # Errors
-    ///
-    /// [`StoreError::Locked`] while a writer has the session open, and then nothing is removed; an I/O error with the
-    /// path that could not be removed, and then the id means what it meant before.
-    pub fn delete(&self) -> Result<Vec<PathBuf>, StoreError> {
+    /// [`StoreError::Locked`] while a writer has the session open, and then nothing is removed. After an I/O error, which
+    /// names the path that could not be removed, the id means what it meant before.
+    #[must_use]
+    pub fn delete(&self) -> Deleted {
+        let mut deleted = Deleted::default();
+        deleted.error = self.delete_into(&mut deleted.removed).err();
+        deleted.removed.sort();
+        deleted
+    }
+
+    fn delete_into(&self, removed: &mut Vec<PathBuf>) -> Result<(), StoreError> {
+        let disk = &self.store.disk;
+        let mut lock_files = Vec::new();
         let mut locks = Vec::new();
-        let mut removed = Vec::new();
         for place in &self.places {
             let lock_file = Lock::path_of(&place.folder.join(format!("{}.jsonl", place.stem)));
             if lock_file.exists() {
-                removed.push(lock_file);
+                lock_files.push(lock_file);
             }
             let Some(log) = place.logs().into_iter().next() else { continue };
             // A writer locks the file that a link leads to.
@@ -91,28 +103,38 @@ impl SessionFiles {
             locks.push(Lock::take(&log)?);
         }
         // Backwards, so that what the id means goes last.
-        for place in self.places.iter().rev() {
+        let removing = self.places.iter().rev().try_for_each(|place| {
             for path in place.beside()?.into_iter().chain(place.logs().into_iter().rev()) {
-                if removed.contains(&path) {
-                    continue;
+                if !lock_files.contains(&path) {
+                    disk.remove(&path).map_err(StoreError::io("remove", &path))?;
+                    removed.push(path);
                 }
-                std::fs::remove_file(&path).map_err(StoreError::io("remove", &path))?;
-                removed.push(path);
             }
-            files::sync_folder(&place.folder)?;
-        }
+            disk.sync_folder(&place.folder)
+        });
+        // What was left behind by a process that is gone goes with the locks.
         drop(locks);
-        list::forget(&self.dir, &removed);
+        removed.extend(lock_files.into_iter().filter(|path| !path.exists()));
+        list::forget(&self.store, removed);
+        removing?;
         for Place { folder, stem } in &self.places {
             // A folder with anything else in it stays.
-            if stem == "session" && folder.ends_with(&self.id) && std::fs::remove_dir(folder).is_ok() {
-                files::sync_name(folder)?;
+            if stem == "session" && folder.ends_with(&self.id) && disk.remove_folder(folder).is_ok() {
                 removed.push(folder.clone());
+                disk.sync_name(folder)?;
             }
         }
-        removed.sort();
-        Ok(removed)
+        Ok(())
     }
+}
+
+/// What [`SessionFiles::delete`] did.
+#[derive(Debug, Default)]
+pub struct Deleted {
+    /// What is gone.
+    pub removed: Vec<PathBuf>,
+    /// Why something is not.
+    pub error: Option<StoreError>,
 }
 
 impl Place {
@@ -149,6 +171,11 @@ impl Place {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn delete(files: &SessionFiles) -> Result<Vec<PathBuf>, StoreError> {
+        let Deleted { removed, error } = files.delete();
+        error.map_or(Ok(removed), Err)
+    }
     use crate::store::Form;
 
     const LOG: &str = "{\"type\":\"session\",\"version\":0,\"id\":\"a\",\"createdAt\":1}\n";
@@ -211,7 +238,7 @@ mod tests {
         let (dir, store) = folder(&[&stays[..], &goes[..]].concat());
         let files = store.files_of("a").unwrap();
         assert_eq!(files.paths().unwrap()[0], dir.path().join("a.jsonl"));
-        let removed = files.delete().unwrap();
+        let removed = delete(&files).unwrap();
         let mut expected: Vec<PathBuf> = goes.iter().map(|file| dir.path().join(file)).collect();
         expected.push(dir.path().join("p/a"));
         expected.sort();
@@ -225,7 +252,7 @@ mod tests {
         let (dir, store) = folder(&["a.jsonl", "p/a/session.jsonl", "p/a/session.jsonl.zst", "p/b/session.jsonl"]);
         let files = store.files_of(dir.path().join("p/a/session.jsonl").to_str().unwrap()).unwrap();
         assert_eq!(files.id, "a");
-        assert_eq!(files.delete().unwrap().len(), 3);
+        assert_eq!(delete(&files).unwrap().len(), 3);
         assert_eq!(left(dir.path()), ["a.jsonl", "p/b/session.jsonl"]);
     }
 
@@ -238,10 +265,10 @@ mod tests {
             assert!(matches!(error, StoreError::NoSession { .. }), "{error}");
         }
         // By its id, an unreadable session goes like any other: the list shows it.
-        assert_eq!(store.files_of("data").unwrap().delete().unwrap(), [dir.path().join("data.jsonl")]);
+        assert_eq!(delete(&store.files_of("data").unwrap()).unwrap(), [dir.path().join("data.jsonl")]);
         // A newer one is a session.
         std::fs::write(dir.path().join("n.jsonl"), LOG.replace("\"version\":0", "\"version\":9")).unwrap();
-        store.files_of(dir.path().join("n.jsonl").to_str().unwrap()).unwrap().delete().unwrap();
+        delete(&store.files_of(dir.path().join("n.jsonl").to_str().unwrap()).unwrap()).unwrap();
         assert_eq!(left(dir.path()), ["notes.txt"]);
     }
 
@@ -251,7 +278,7 @@ mod tests {
         let nested = dir.path().join("p/a/session.jsonl");
         for log in [dir.path().join("a.jsonl"), nested] {
             let lock = Lock::take(&log).unwrap();
-            let error = store.files_of("a").unwrap().delete().unwrap_err();
+            let error = delete(&store.files_of("a").unwrap()).unwrap_err();
             assert!(matches!(error, StoreError::Locked { pid: Some(pid), .. } if pid == std::process::id()), "{error}");
             drop(lock);
             assert_eq!(left(dir.path()), ["a.jsonl", "a.jsonl.before-repair", "p/a/session.jsonl"]);
@@ -265,9 +292,9 @@ mod tests {
         let target = dir.path().join("elsewhere/x.jsonl");
         std::os::unix::fs::symlink(&target, dir.path().join("a.jsonl")).unwrap();
         let lock = Lock::take(&target).unwrap();
-        assert!(matches!(store.files_of("a").unwrap().delete(), Err(StoreError::Locked { .. })));
+        assert!(matches!(delete(&store.files_of("a").unwrap()), Err(StoreError::Locked { .. })));
         drop(lock);
-        store.files_of("a").unwrap().delete().unwrap();
+        delete(&store.files_of("a").unwrap()).unwrap();
         assert_eq!(left(dir.path()), ["elsewhere/x.jsonl"]);
     }
 }

@@ -1,10 +1,11 @@
 //! Fork: a new session that begins as another one did.
 
+use std::io::Write;
 use std::path::PathBuf;
 
 use dsh_plugin_api::json;
 
-use super::files::{self, Unnamed};
+use super::files::Unnamed;
 use super::lock::Lock;
 use super::repair::lines_of;
 use super::{Log, Problem, Store, StoreError, now};
@@ -58,11 +59,12 @@ impl Store {
         header.extra.set("parentSession", json::raw(&parent_session));
         header.extra.set("seedLength", json::raw(&seed_length));
 
-        files::create_folder(self.dir())?;
+        self.disk.create_folder(self.dir())?;
         let path = self.dir().join(format!("{id}.jsonl"));
         let _lock = Lock::take(&path)?;
-        Unnamed::write(&path, lines_of(&header, &events).as_bytes())?.name()?;
-        files::sync_name(&path)?;
+        let lines = lines_of(&header, &events);
+        Unnamed::write(&self.disk, &path, |file| file.write_all(lines.as_bytes()))?.name()?;
+        self.disk.sync_name(&path)?;
         Ok(Fork { id, path, parent_session, seed_length, parent_path, problems })
     }
 }

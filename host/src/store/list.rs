@@ -5,14 +5,13 @@
 //! or of another build in it is read from the logs, and a list that cannot write it is the same list.
 
 use std::collections::HashMap;
-use std::fs::{Metadata, OpenOptions};
-use std::io::Write;
+use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 
 use dsh_plugin_api::json;
 use serde::{Deserialize, Serialize};
 
-use super::{Log, Store, StoreError, Streams, files, now};
+use super::{Log, Store, StoreError, Streams, now};
 
 /// Its name.
 const CACHE: &str = ".list.cache";
@@ -51,13 +50,13 @@ impl Store {
     pub fn list(&self) -> Result<Vec<Listed>, StoreError> {
         // Both take about as long, and so do both halves of the stamps.
         let (cache, files) = std::thread::scope(|scope| {
-            let cache = scope.spawn(|| Cache::load(self.dir()));
+            let cache = scope.spawn(|| Cache::load(self));
             let files = self.files();
             (cache.join(), files)
         });
         let files: Vec<(String, PathBuf)> = files?.into_iter().collect();
         // A thread that panicked has loaded nothing.
-        let mut cache = cache.unwrap_or_else(|_| Cache::of(self.dir(), ""));
+        let mut cache = cache.unwrap_or_else(|_| Cache::of(self, ""));
         let stamps = stamps(&files);
         let mut listed: Vec<Listed> =
             files.into_iter().zip(stamps).map(|((id, path), stamp)| cache.listed(id, path, stamp)).collect();
@@ -131,8 +130,9 @@ struct Entry {
 }
 
 /// Takes logs that are gone out of the cache: titles of theirs would stay in it.
-pub(super) fn forget(dir: &Path, paths: &[PathBuf]) {
-    let mut cache = Cache::load(dir);
+pub(super) fn forget(store: &Store, paths: &[PathBuf]) {
+    let dir = store.dir();
+    let mut cache = Cache::load(store);
     let known = cache.loaded.len();
     for below in paths.iter().filter_map(|path| path.strip_prefix(dir).ok()?.to_str()) {
         cache.loaded.remove(below);
@@ -151,7 +151,7 @@ fn below<'p>(dir: &Path, path: &'p Path) -> Option<&'p str> {
 }
 
 struct Cache<'a> {
-    dir: &'a Path,
+    store: &'a Store,
     /// As loaded, by path; what is still right moves to `valid`.
     loaded: HashMap<String, Entry>,
     valid: Vec<Entry>,
@@ -161,20 +161,20 @@ struct Cache<'a> {
 }
 
 impl<'a> Cache<'a> {
-    fn load(dir: &'a Path) -> Self {
-        Self::of(dir, &std::fs::read_to_string(dir.join(CACHE)).unwrap_or_default())
+    fn load(store: &'a Store) -> Self {
+        Self::of(store, &std::fs::read_to_string(store.dir().join(CACHE)).unwrap_or_default())
     }
 
-    fn of(dir: &'a Path, text: &str) -> Self {
+    fn of(store: &'a Store, text: &str) -> Self {
         let lines = text.strip_prefix(BUILD).and_then(|lines| lines.strip_prefix('\n')).unwrap_or_default();
         let entries = lines.lines().filter_map(|line| serde_json::from_str::<Entry>(line).ok());
         let loaded = entries.map(|entry| (entry.path.clone(), entry)).collect();
-        Self { dir, loaded, valid: Vec::new(), read: 0, now: now().saturating_mul(1_000_000) }
+        Self { store, loaded, valid: Vec::new(), read: 0, now: now().saturating_mul(1_000_000) }
     }
 
     /// `stamp` is from before: what is written to the file from then on makes another one.
     fn listed(&mut self, id: String, path: PathBuf, stamp: Option<Stamp>) -> Listed {
-        let below = below(self.dir, &path);
+        let below = below(self.store.dir(), &path);
         if let Some((below, stamp)) = below.zip(stamp)
             && let Some(entry) = self.loaded.remove(below)
             && entry.stamp == stamp
@@ -209,16 +209,17 @@ impl<'a> Cache<'a> {
             text.push_str(json::raw(entry).get());
             text.push('\n');
         }
-        let path = self.dir.join(CACHE);
+        let Store { dir, disk, .. } = self.store;
+        let path = dir.join(CACHE);
         // Another list may write at the same time; either file is right.
-        let unnamed = self.dir.join(format!("{CACHE}.{}.tmp", std::process::id()));
-        let written = files::private(OpenOptions::new().write(true).create(true).truncate(true))
-            .open(&unnamed)
-            .and_then(|mut file| file.write_all(text.as_bytes()))
-            .and_then(|()| std::fs::rename(&unnamed, &path));
+        let unnamed = dir.join(format!("{CACHE}.{}.tmp", std::process::id()));
+        let written = disk
+            .create(&unnamed)
+            .and_then(|mut file| file.append(text.as_bytes()))
+            .and_then(|()| disk.rename(&unnamed, &path));
         if let Err(error) = written {
             tracing::debug!(path = %path.display(), %error, "the cache of the list cannot be written");
-            let _ = std::fs::remove_file(&unnamed);
+            let _ = disk.remove(&unnamed);
         }
     }
 }
@@ -265,7 +266,7 @@ mod tests {
 
     /// Entries as if all files had settled, through a cache that is written whatever it spares.
     fn list_into_cache(store: &Store) -> Vec<Option<usize>> {
-        let mut cache = Cache::load(store.dir());
+        let mut cache = Cache::load(store);
         cache.now = u64::MAX;
         let files: Vec<(String, PathBuf)> = store.files().unwrap().into_iter().collect();
         let stamps = stamps(&files);
@@ -333,7 +334,7 @@ mod tests {
             std::fs::write(dir.path().join(format!("{id}.jsonl")), log(id, 1)).unwrap();
         }
         list_into_cache(&store);
-        store.files_of("a").unwrap().delete().unwrap();
+        assert!(store.files_of("a").unwrap().delete().error.is_none());
         assert!(!cached(&store).contains("a.jsonl") && cached(&store).contains("c.jsonl"), "{}", cached(&store));
         std::fs::remove_file(dir.path().join("b.jsonl")).unwrap();
         assert_eq!(rows(&store).len(), 1);

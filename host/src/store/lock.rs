@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::StoreError;
 use super::bytes::ENDINGS;
-use super::files;
+use super::disk::private;
 
 /// A held lock. Dropping it removes the file and releases the lock.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ impl Lock {
     pub fn take(log: &Path) -> Result<Self, StoreError> {
         let path = Self::path_of(log);
         loop {
-            let mut file = files::private(OpenOptions::new().read(true).write(true).create(true).truncate(false))
+            let mut file = private(OpenOptions::new().read(true).write(true).create(true).truncate(false))
                 .open(&path)
                 .map_err(StoreError::io("lock", &path))?;
             match file.try_lock() {

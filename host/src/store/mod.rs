@@ -9,6 +9,7 @@
 
 mod bytes;
 mod delete;
+mod disk;
 mod encode;
 mod error;
 mod files;
@@ -23,8 +24,8 @@ mod repair;
 mod writer;
 
 use std::convert::Infallible;
-use std::fs::{File, OpenOptions};
-use std::io::{BufWriter, Read, Write};
+use std::fs::File;
+use std::io::{Read, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -39,9 +40,11 @@ use crate::session::line;
 use crate::session::recovery::{self, Recovery};
 
 use bytes::{BatchEnd, CLOSING, Form, Lines, Packer};
-pub use delete::SessionFiles;
+pub use delete::{Deleted, SessionFiles};
+use disk::Disk;
 pub use encode::{Encoder, window};
 pub use error::StoreError;
+use files::Unnamed;
 pub use fork::Fork;
 pub use list::Listed;
 use lock::Lock;
@@ -58,6 +61,7 @@ pub(crate) use writer::now;
 pub struct Store {
     dir: PathBuf,
     form: Form,
+    disk: Disk,
 }
 
 /// A session as read. Reading never writes.
@@ -85,7 +89,7 @@ impl Store {
     /// A store at this folder, which need not exist.
     #[must_use]
     pub fn new(dir: impl Into<PathBuf>) -> Self {
-        Self { dir: dir.into(), form: Form::Plain }
+        Self { dir: dir.into(), form: Form::Plain, disk: Disk::default() }
     }
 
     /// The same store, which writes new sessions compressed and continues compressed ones in place.
@@ -107,39 +111,23 @@ impl Store {
     /// An existing session of that id, an id that is no file name, or an I/O error with its path.
     pub fn create(&self, header: Header, on_durable: OnDurable) -> Result<Writer, StoreError> {
         find::check_id(&header.id)?;
-        files::create_folder(&self.dir)?;
+        self.disk.create_folder(&self.dir)?;
         let path = self.dir.join(format!("{}{}", header.id, self.form.ending()));
         let lock = Lock::take(&path)?;
         if let Some(existing) = self.find(&header.id)? {
             return Err(StoreError::Exists(existing));
         }
-        let mut file = files::private(OpenOptions::new().append(true).create_new(true))
-            .open(&path)
-            .map_err(StoreError::io("create", &path))?;
         let line = format!("{}\n", json::raw(&header));
         let packed = Packer::new(self.form).pack(line.into_bytes(), BatchEnd::Frame);
-        let written = packed
-            .and_then(|bytes| file.write_all(&bytes).and_then(|()| file.sync_all()).map(|()| bytes.len() as u64))
-            .map_err(StoreError::io("write", &path))
-            .and_then(|length| files::sync_folder(&self.dir).map(|()| length));
-        let length = match written {
-            Ok(length) => length,
-            Err(error) => {
-                // Half a header is no session; the name must stay free for another try.
-                let _ = std::fs::remove_file(&path);
-                return Err(error);
-            }
-        };
-        let start = Start {
-            path,
-            sink: file,
-            form: self.form,
-            lock,
-            length,
-            next_seq: 0,
-            offset: 0,
-            last_time: header.created_at,
-        };
+        let header_bytes = packed.map_err(StoreError::io("compress", &path))?;
+        Unnamed::write(&self.disk, &path, |file| file.write_all(&header_bytes))?.name()?;
+        let file = self.disk.sync_name(&path).and_then(|()| self.disk.open(&path)).inspect_err(|_| {
+            // Nobody knows of the session yet.
+            let _ = self.disk.remove(&path);
+        })?;
+        let length = header_bytes.len() as u64;
+        let last_time = header.created_at;
+        let start = Start { path, file, form: self.form, lock, length, next_seq: 0, offset: 0, last_time };
         Ok(Writer::start(start, on_durable))
     }
 
@@ -156,15 +144,15 @@ impl Store {
         let mut collected = Collected::new(Streams::LeftOut);
         let read = read_file(&path, &mut |entry| collected.take(entry))?;
         let FileRead { sound, unended, next_stored_seq, .. } = read;
-        let open_file = |path: &Path| OpenOptions::new().append(true).open(path).map_err(StoreError::io("open", path));
         let (path, mut file, tail) = match (Form::of(&path), self.form, read.tail) {
-            (Form::Plain, _, _) => (path.clone(), open_file(&path)?, None),
+            (Form::Plain, _, _) => (path.clone(), self.disk.open(&path)?, None),
             (Form::Zstd, Form::Zstd, Some(tail)) => {
                 check_not_continued(&path)?;
-                (path.clone(), open_file(&path)?, Some(tail))
+                (path.clone(), self.disk.open(&path)?, Some(tail))
             }
             (Form::Zstd, _, _) => {
-                let (path, file) = continue_beside(&path)?;
+                let path = self.continue_beside(&path)?;
+                let file = self.disk.open(&path)?;
                 (path, file, None)
             }
         };
@@ -188,17 +176,20 @@ impl Store {
             let packed = Packer::new(form).pack(lines, BatchEnd::Frame);
             appended.extend(packed.map_err(StoreError::io("compress", &path))?);
         }
-        let torn = file.metadata().map_err(StoreError::io("read", &path))?.len() > cut;
+        let torn = file.length().map_err(StoreError::io("read", &path))? > cut;
         if torn {
-            file.set_len(cut).map_err(StoreError::io("cut the torn end of", &path))?;
+            file.cut(cut).map_err(StoreError::io("cut the torn end of", &path))?;
         }
         if torn || !appended.is_empty() {
-            let written = file.write_all(&appended).and_then(|()| file.sync_data());
-            written.map_err(StoreError::io("write", &path))?;
+            let written = file.append(&appended).and_then(|()| file.sync());
+            written.map_err(StoreError::io("write", &path)).inspect_err(|_| {
+                // What cannot be cut now is read, or cut, by the next writer.
+                let _ = file.cut(cut);
+            })?;
         }
         let start = Start {
             path,
-            sink: file,
+            file,
             form,
             lock,
             length: cut + appended.len() as u64,
@@ -207,6 +198,16 @@ impl Store {
             last_time: log.last_time,
         };
         Ok((log, Writer::start(start, on_durable)))
+    }
+
+    /// Writes the lines of a compressed log to a plain file beside it. The name appears only when all of it is durable.
+    fn continue_beside(&self, compressed: &Path) -> Result<PathBuf, StoreError> {
+        let path = check_not_continued(compressed)?;
+        let bytes = std::fs::read(compressed).map_err(StoreError::io("read", compressed))?;
+        let copy = Unnamed::write(&self.disk, &path, |file| bytes::decode(&bytes, &mut Copied(file)).map(drop))?;
+        copy.name()?;
+        self.disk.sync_name(&path)?;
+        Ok(path)
     }
 
     /// Reads a session with recovery applied in memory.
@@ -312,34 +313,15 @@ fn check_not_continued(compressed: &Path) -> Result<PathBuf, StoreError> {
     Ok(path)
 }
 
-/// Writes the lines of a compressed log to a plain file beside it, and opens that. The name appears only when all of
-/// it is durable.
-fn continue_beside(compressed: &Path) -> Result<(PathBuf, File), StoreError> {
-    struct Copy(BufWriter<File>);
-    impl Lines for Copy {
-        type Error = std::io::Error;
-        fn lines(&mut self, bytes: &[u8]) -> std::io::Result<()> {
-            self.0.write_all(bytes)
-        }
-        fn broken(&mut self, _: String, _: bool) {}
+/// Writes the lines that a compressed file decodes to.
+struct Copied<'a, W>(&'a mut W);
+
+impl<W: Write> Lines for Copied<'_, W> {
+    type Error = std::io::Error;
+    fn lines(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        self.0.write_all(bytes)
     }
-    let path = check_not_continued(compressed)?;
-    let bytes = std::fs::read(compressed).map_err(StoreError::io("read", compressed))?;
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let unfinished = path.with_file_name(format!(".{name}.tmp"));
-    let file = files::private(OpenOptions::new().write(true).create(true).truncate(true))
-        .open(&unfinished)
-        .map_err(StoreError::io("create", &unfinished))?;
-    let mut copy = Copy(BufWriter::new(file));
-    let written =
-        bytes::decode(&bytes, &mut copy).and_then(|_| copy.0.flush()).and_then(|()| copy.0.get_ref().sync_all());
-    written.map_err(StoreError::io("write", &unfinished))?;
-    std::fs::rename(&unfinished, &path).map_err(StoreError::io("create", &path))?;
-    if let Some(folder) = path.parent() {
-        files::sync_folder(folder)?;
-    }
-    let file = OpenOptions::new().append(true).open(&path).map_err(StoreError::io("open", &path))?;
-    Ok((path, file))
+    fn broken(&mut self, _: String, _: bool) {}
 }
 
 /// Whether the elements of response streams are kept of a log that is read.
@@ -477,5 +459,7 @@ impl Log {
     }
 }
 
+#[cfg(test)]
+mod faults;
 #[cfg(test)]
 mod tests;

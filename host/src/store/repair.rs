@@ -3,14 +3,14 @@
 //! The repaired log holds what reading gives of the damaged one: its header and every event, renumbered, unknown ones
 //! as they were written. Recovery is left to the next writer, so that nothing is in it that was not in the file.
 
-use std::fs::OpenOptions;
-use std::io;
+use std::fs::File;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use dsh_plugin_api::json;
 
 use super::bytes::Form;
-use super::files::{self, Unnamed};
+use super::files::Unnamed;
 use super::lock::Lock;
 use super::read::{self, FileRead, Problem};
 use super::{Store, StoreError, read_file};
@@ -56,22 +56,54 @@ impl Store {
         if problems.is_empty() {
             return Ok(Repair { repaired: false, path, kept: None, events: count, problems });
         }
-        let lines = lines_of(&header, &events);
+        let form = Form::of(&path);
+        let bytes = form.encode(lines_of(&header, &events)).map_err(StoreError::io("compress", &path))?;
+        let repaired = Unnamed::write(&self.disk, &path, |file| file.write_all(&bytes))?;
         // There is no way back for whoever deletes the kept bytes: what replaces them has to be what they said.
-        if !reads_back(&lines, &header, &events) {
+        if !reads_back(repaired.read()?, form, &header, &events) {
             return Err(StoreError::Unrepairable(path));
         }
-        let bytes = Form::of(&path).encode(lines.as_bytes()).map_err(StoreError::io("compress", &path))?;
-        let repaired = Unnamed::write(&path, &bytes)?;
         repaired.permit_as(&path)?;
-        let kept = keep(&path)?;
-        if let Err(error) = repaired.name() {
+        let kept = self.keep(&path)?;
+        if let Err(error) = self.disk.sync_name(&path).and_then(|()| repaired.name()) {
             // The log still bears its name.
-            let _ = std::fs::remove_file(&kept);
+            let _ = self.disk.remove(&kept);
             return Err(error);
         }
-        files::sync_name(&path)?;
+        self.disk.sync_name(&path)?;
         Ok(Repair { repaired: true, path, kept: Some(kept), events: count, problems })
+    }
+
+    /// Gives the bytes of a log a second name that was free.
+    fn keep(&self, path: &Path) -> Result<PathBuf, StoreError> {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let mut number = 1_u32;
+        loop {
+            let kept = path.with_file_name(match number {
+                1 => format!("{name}{KEPT}"),
+                number => format!("{name}{KEPT}-{number}"),
+            });
+            match self.disk.link(path, &kept).or_else(|error| match error.kind() {
+                io::ErrorKind::AlreadyExists => Err(error),
+                // Not every file system has links.
+                _ => self.copy(path, &kept),
+            }) {
+                Ok(()) => return Ok(kept),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
+                Err(error) => return Err(StoreError::io("create", &kept)(error)),
+            }
+        }
+    }
+
+    fn copy(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut from = File::open(from)?;
+        let mut file = self.disk.create_new(to)?;
+        let copied = io::copy(&mut from, &mut file).and_then(|_| file.sync());
+        if copied.is_err() {
+            // Half a copy keeps nothing.
+            let _ = self.disk.remove(to);
+        }
+        copied
     }
 }
 
@@ -82,11 +114,11 @@ pub(super) fn lines_of(header: &Header, events: &Events) -> String {
     lines
 }
 
-fn reads_back(lines: &str, header: &Header, events: &Events) -> bool {
+fn reads_back(file: File, form: Form, header: &Header, events: &Events) -> bool {
     let mut written = events.iter();
     let mut same = true;
     let take = &mut |entry: Entry| same &= entry.events().all(|a| written.next().is_some_and(|b| is_same(&a, &b)));
-    let read = read::read(lines.as_bytes(), Form::Plain, &header.id, take);
+    let read = read::read(file, form, &header.id, take);
     read.is_ok_and(|read| read.problems.is_empty()) && same && written.next().is_none()
 }
 
@@ -96,41 +128,6 @@ fn is_same(a: &Event, b: &Event) -> bool {
 
 fn members(event: &Event) -> impl Iterator<Item = (&str, &str)> {
     event.extra.iter().map(|(name, value)| (name, value.get()))
-}
-
-/// Gives the bytes of a log a second name that was free, durably.
-fn keep(path: &Path) -> Result<PathBuf, StoreError> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let mut number = 1_u32;
-    loop {
-        let kept = path.with_file_name(match number {
-            1 => format!("{name}{KEPT}"),
-            number => format!("{name}{KEPT}-{number}"),
-        });
-        match std::fs::hard_link(path, &kept).or_else(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists => Err(error),
-            // Not every file system has links.
-            _ => copy(path, &kept),
-        }) {
-            Ok(()) => {
-                files::sync_name(path)?;
-                return Ok(kept);
-            }
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
-            Err(error) => return Err(StoreError::io("create", &kept)(error)),
-        }
-    }
-}
-
-fn copy(from: &Path, to: &Path) -> io::Result<()> {
-    let mut from = std::fs::File::open(from)?;
-    let mut file = files::private(OpenOptions::new().write(true).create_new(true)).open(to)?;
-    let copied = io::copy(&mut from, &mut file).and_then(|_| file.sync_all());
-    if copied.is_err() {
-        // Half a copy keeps nothing.
-        let _ = std::fs::remove_file(to);
-    }
-    copied
 }
 
 #[cfg(test)]
@@ -208,7 +205,7 @@ mod tests {
                 let dir = tempfile::tempdir().unwrap();
                 let store = Store::new(dir.path());
                 let path = dir.path().join(format!("s.{ending}"));
-                let bytes = Form::of(&path).encode(&text).unwrap();
+                let bytes = Form::of(&path).encode(text.clone()).unwrap();
                 std::fs::write(&path, &bytes).unwrap();
                 let before = store.read("s").unwrap();
                 assert!(!before.problems.is_empty(), "{name}");
@@ -241,7 +238,7 @@ mod tests {
         let store = Store::new(dir.path());
         let path = dir.path().join("project/s/session.jsonl.zstd");
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        let frame = |text: String| Form::Zstd.encode(text.as_bytes()).unwrap();
+        let frame = |text: String| Form::Zstd.encode(text).unwrap();
         let mut bytes = [frame(format!("{HEADER}\n{}\n", user(0, "a"))), frame(user(1, "b") + "\n")].concat();
         bytes.truncate(bytes.len() - 9);
         std::fs::write(&path, &bytes).unwrap();
@@ -270,9 +267,9 @@ mod tests {
             assert!(kept.ends_with(&format!("garbage {n}\n")), "{name}: {kept}");
         }
         let copied = dir.path().join("copy");
-        copy(&path, &copied).unwrap();
+        store.copy(&path, &copied).unwrap();
         assert_eq!(std::fs::read(&copied).unwrap(), std::fs::read(&path).unwrap());
-        assert_eq!(copy(&path, &copied).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(store.copy(&path, &copied).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
     }
 
     #[test]
@@ -298,7 +295,7 @@ mod tests {
         assert!(matches!(store.repair("s").unwrap_err(), StoreError::Locked { pid: Some(_), .. }));
         drop(lock);
         // The temporary name is taken by a folder: nothing can be written.
-        std::fs::create_dir(files::unnamed(&path)).unwrap();
+        std::fs::create_dir(super::super::files::unnamed(&path)).unwrap();
         assert!(matches!(store.repair("s").unwrap_err(), StoreError::Io { .. }));
         assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
         assert!(!dir.path().join("s.jsonl.before-repair").exists());

@@ -7,7 +7,6 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::read::FileRead;
-use super::writer::Sink;
 use super::*;
 
 const HEADER: &str = r#"{"type":"session","version":0,"id":"s","createdAt":7,"cwd":"/p","delegationDepth":0}"#;
@@ -44,10 +43,10 @@ fn nobody() -> OnDurable {
     Box::new(|_| {})
 }
 
-/// A store with one session of this text.
+/// A store with one session of this text, whose writes do not wait for the disk.
 fn store_with(text: impl AsRef<[u8]>) -> (tempfile::TempDir, Store, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
-    let store = Store::new(dir.path());
+    let store = Store { disk: Disk::recording(), ..Store::new(dir.path()) };
     let path = dir.path().join("s.jsonl");
     std::fs::write(&path, text).unwrap();
     (dir, store, path)
@@ -337,78 +336,10 @@ fn the_list_has_the_newest_first_and_marks_what_cannot_be_read() {
     assert!(Store::new(dir.path().join("none")).list().unwrap().is_empty());
 }
 
-/// A sink that fails at its nth call, after part of the bytes.
-struct Failing {
-    file: File,
-    calls: u32,
-    fail_at: u32,
-}
-
-impl Failing {
-    fn fails(&mut self) -> bool {
-        self.calls += 1;
-        self.calls == self.fail_at
-    }
-}
-
-impl Sink for Failing {
-    fn append(&mut self, bytes: &[u8]) -> std::io::Result<()> {
-        if self.fails() {
-            self.file.append(&bytes[..bytes.len() / 2])?;
-            return Err(std::io::ErrorKind::StorageFull.into());
-        }
-        self.file.append(bytes)
-    }
-    fn sync(&mut self) -> std::io::Result<()> {
-        if self.fails() {
-            return Err(std::io::Error::other("EIO"));
-        }
-        self.file.sync()
-    }
-    fn cut(&mut self, length: u64) -> std::io::Result<()> {
-        self.file.cut(length)
-    }
-}
-
-#[test]
-fn after_a_write_error_nothing_is_acknowledged_and_the_session_opens_again() {
-    for fail_at in 1..=6 {
-        let text = format!("{HEADER}\n");
-        let (_dir, store, path) = store_with(&text);
-        let acknowledged = Arc::new(Mutex::new(Vec::new()));
-        let seen = acknowledged.clone();
-        let start = Start {
-            path: path.clone(),
-            sink: Failing { file: OpenOptions::new().append(true).open(&path).unwrap(), calls: 0, fail_at },
-            form: Form::Plain,
-            lock: Lock::take(&path).unwrap(),
-            length: text.len() as u64,
-            next_seq: 0,
-            offset: 0,
-            last_time: 0,
-        };
-        let on_durable: OnDurable = Box::new(move |events| seen.lock().unwrap().extend(events.events().map(|e| e.seq)));
-        let writer = Writer::start(start, on_durable);
-        let mut errors = Vec::new();
-        for n in 0..4 {
-            writer.append(vec![NewEvent::user_message(&Message::user(format!("u{n}"), "text"))]);
-            errors.extend(checkpoint(&writer).err().map(|error| error.to_string()));
-        }
-        drop(writer);
-        let acknowledged = acknowledged.lock().unwrap();
-        assert_eq!(acknowledged.len() + errors.len(), 4, "each event is acknowledged or refused; failed at {fail_at}");
-        assert!(errors.iter().all(|error| *error == errors[0]), "the first error stays: {errors:?}");
-        assert!(errors[0].contains(path.to_str().unwrap()), "{errors:?}");
-        let log = store.read("s").unwrap();
-        assert_eq!((log.problems.len(), log.events.len()), (0, acknowledged.len() as u64), "failed at {fail_at}");
-        drop(store.open("s", nobody()).unwrap());
-    }
-}
-
 /// A compressed session as it was while its writer lived: the file after each checkpoint, and how many events were
 /// acknowledged by then.
 fn compressed_states(dir: &Path) -> (Store, PathBuf, Vec<(usize, u64)>, Vec<u8>) {
-    let store = Store::new(dir).compressed();
+    let store = Store { disk: Disk::recording(), ..Store::new(dir).compressed() };
     let writer = store.create(Header::new("s", 5, None), nobody()).unwrap();
     let path = writer.path().to_owned();
     assert_eq!(path, dir.join("s.jsonl.zst"));
@@ -525,47 +456,6 @@ fn a_compressed_log_whose_end_is_damaged_is_not_cut_but_continued_beside() {
     assert_eq!(writer.path(), dir.path().canonicalize().unwrap().join("s.jsonl"));
     drop(writer);
     assert_eq!(std::fs::read(&path).unwrap(), bytes, "the original is untouched");
-}
-
-#[test]
-fn a_compressed_batch_that_cannot_be_written_is_cut_off_again() {
-    for fail_at in 1..=8 {
-        let dir = tempfile::tempdir().unwrap();
-        let store = Store::new(dir.path()).compressed();
-        let writer = store.create(Header::new("s", 5, None), nobody()).unwrap();
-        let path = writer.path().to_owned();
-        drop(writer);
-        let acknowledged = Arc::new(Mutex::new(Vec::new()));
-        let seen = acknowledged.clone();
-        let start = Start {
-            path: path.clone(),
-            sink: Failing { file: OpenOptions::new().append(true).open(&path).unwrap(), calls: 0, fail_at },
-            form: Form::Zstd,
-            lock: Lock::take(&path).unwrap(),
-            length: path.metadata().unwrap().len(),
-            next_seq: 0,
-            offset: 0,
-            last_time: 0,
-        };
-        let on_durable: OnDurable = Box::new(move |events| seen.lock().unwrap().extend(events.events().map(|e| e.seq)));
-        let writer = Writer::start(start, on_durable);
-        let mut errors = 0_u64;
-        for n in 0..3 {
-            writer.append(vec![NewEvent::user_message(&Message::user(format!("u{n}"), "text"))]);
-            errors += u64::from(checkpoint(&writer).is_err());
-        }
-        // The seventh and the eighth call end the frame.
-        drop(writer);
-        let acknowledged = acknowledged.lock().unwrap().len() as u64;
-        assert_eq!(acknowledged + errors, 3, "failed at {fail_at}");
-        let log = store.read("s").unwrap();
-        assert_eq!((log.problems.as_slice(), log.events.len()), (&[][..], acknowledged), "failed at {fail_at}");
-        let (_, writer) = store.open("s", nobody()).unwrap();
-        writer.append(vec![NewEvent::user_message(&Message::user("n", "next"))]);
-        drop(writer);
-        let log = store.read("s").unwrap();
-        assert_eq!((log.problems.len(), log.events.len()), (0, acknowledged + 1), "failed at {fail_at}");
-    }
 }
 
 /// Lines that a log may hold in any order: events of turns, chunks, rows, answers, results.

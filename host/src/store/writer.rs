@@ -1,8 +1,6 @@
 //! The thread that appends to one log: group commit, and nothing is acknowledged before it is durable. It is there
 //! while there is something to write; an open session that nobody uses has none.
 
-use std::fs::File;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, TryRecvError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,6 +10,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::oneshot;
 
 use super::bytes::Form;
+use super::disk::DiskFile;
 use super::encode::{Encoder, window};
 use super::lock::Lock;
 use super::{OnDurable, StoreError};
@@ -19,28 +18,6 @@ use crate::session::batch::{Durable, NewEvents, PlacedEvents};
 
 /// How long a thread without work waits for more. Tests come and go by it all the time.
 const LINGER: Duration = Duration::from_millis(if cfg!(test) { 5 } else { 1_000 });
-
-/// What a log is written to: appending, making durable, cutting back. A file, or in tests a file that fails.
-pub(super) trait Sink: Send + 'static {
-    /// Appends all of these bytes.
-    fn append(&mut self, bytes: &[u8]) -> std::io::Result<()>;
-    /// Makes everything that was appended durable.
-    fn sync(&mut self) -> std::io::Result<()>;
-    /// Cuts the file back to this length in bytes.
-    fn cut(&mut self, length: u64) -> std::io::Result<()>;
-}
-
-impl Sink for File {
-    fn append(&mut self, bytes: &[u8]) -> std::io::Result<()> {
-        self.write_all(bytes)
-    }
-    fn sync(&mut self) -> std::io::Result<()> {
-        self.sync_data()
-    }
-    fn cut(&mut self, length: u64) -> std::io::Result<()> {
-        self.set_len(length)
-    }
-}
 
 enum Order {
     /// Events from this seq on, with this time.
@@ -76,9 +53,9 @@ enum LogState {
 }
 
 /// Where a writer starts.
-pub(super) struct Start<S> {
+pub(super) struct Start {
     pub path: PathBuf,
-    pub sink: S,
+    pub file: DiskFile,
     pub form: Form,
     pub lock: Lock,
     /// Length of the file in bytes; everything up to it is durable.
@@ -92,10 +69,10 @@ pub(super) struct Start<S> {
 }
 
 impl Writer {
-    pub(super) fn start<S: Sink>(start: Start<S>, on_durable: OnDurable) -> Self {
-        let Start { path, sink, form, lock, length, next_seq, offset, last_time } = start;
-        let (sink, encoder) = (Box::new(sink), Encoder::new(form, offset));
-        let log = LogThread { path: path.clone(), sink, encoder, length, on_durable, failed: None };
+    pub(super) fn start(start: Start, on_durable: OnDurable) -> Self {
+        let Start { path, file, form, lock, length, next_seq, offset, last_time } = start;
+        let encoder = Encoder::new(form, offset);
+        let log = LogThread { path: path.clone(), file, encoder, length, on_durable, failed: None };
         let queue = Queue { next_seq, last_time, log: LogState::Idle(Box::new(log)) };
         Self { path, queue: Arc::new(Mutex::new(queue)), _lock: lock }
     }
@@ -203,7 +180,7 @@ pub(crate) fn now() -> u64 {
 /// What the thread owns.
 struct LogThread {
     path: PathBuf,
-    sink: Box<dyn Sink>,
+    file: DiskFile,
     encoder: Encoder,
     /// Length of the durable part.
     length: u64,
@@ -255,9 +232,9 @@ impl LogThread {
         if closing.is_empty() || self.failed.is_some() {
             return;
         }
-        if let Err(error) = self.sink.append(closing).and_then(|()| self.sink.sync()) {
+        if let Err(error) = self.file.append(closing).and_then(|()| self.file.sync()) {
             tracing::debug!(path = %self.path.display(), %error, "the last frame of the log stays unfinished");
-            let _ = self.sink.cut(self.length);
+            let _ = self.file.cut(self.length);
         }
     }
 
@@ -267,8 +244,8 @@ impl LogThread {
         }
         let packed = self.encoder.batch(&events).map_err(StoreError::io("compress", &self.path));
         let written = packed.and_then(|bytes| {
-            self.sink.append(&bytes).map_err(StoreError::io("write", &self.path))?;
-            self.sink.sync().map_err(StoreError::io("sync", &self.path))?;
+            self.file.append(&bytes).map_err(StoreError::io("write", &self.path))?;
+            self.file.sync().map_err(StoreError::io("sync", &self.path))?;
             Ok(bytes.len() as u64)
         });
         match written {
@@ -278,7 +255,7 @@ impl LogThread {
             }
             Err(error) => {
                 // What is left of the batch was not acknowledged. If it cannot be cut, recovery reads or cuts it.
-                if let Err(cut) = self.sink.cut(self.length).and_then(|()| self.sink.sync()) {
+                if let Err(cut) = self.file.cut(self.length).and_then(|()| self.file.sync()) {
                     tracing::warn!(path = %self.path.display(), %cut, "an incomplete batch stays at the end of the log");
                 }
                 tracing::error!(%error, "the session log cannot be written");
@@ -337,22 +314,15 @@ impl Writer {
 
     /// A writer for tests of its users: nothing can be written any more.
     pub(crate) fn on_a_full_disk(path: &Path) -> Self {
-        struct Full;
-        impl Sink for Full {
-            fn append(&mut self, _: &[u8]) -> std::io::Result<()> {
-                Err(std::io::ErrorKind::StorageFull.into())
-            }
-            fn sync(&mut self) -> std::io::Result<()> {
-                Ok(())
-            }
-            fn cut(&mut self, _: u64) -> std::io::Result<()> {
-                Ok(())
-            }
-        }
+        use super::disk::Disk;
+        use super::disk::probe::{Failure, How};
+        let how = How::Error(std::io::ErrorKind::StorageFull);
+        let disk = Disk::failing(Failure { at: 2, times: usize::MAX, how });
+        let file = disk.create_new(path).unwrap();
         let lock = Lock::take(path).unwrap();
         let start = Start {
             path: path.to_owned(),
-            sink: Full,
+            file,
             form: Form::Plain,
             lock,
             length: 0,

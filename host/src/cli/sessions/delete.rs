@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::super::CommandError;
 use super::super::output::{clip, plain};
 use super::{Done, write_json};
-use crate::store::{SessionFiles, Store};
+use crate::store::{Deleted, SessionFiles, Store};
 
 /// What became of one session.
 #[derive(Serialize)]
@@ -37,11 +37,8 @@ pub(super) fn run(store: &Store, sessions: &[String], yes: bool, json: bool, out
     }
     let mut rows = Vec::new();
     for files in &doomed {
-        let (removed, error) = match files.delete() {
-            Ok(removed) => (removed, None),
-            Err(error) => (Vec::new(), Some(error.to_string())),
-        };
-        rows.push(Row { id: &files.id, removed, error });
+        let Deleted { removed, error } = files.delete();
+        rows.push(Row { id: &files.id, removed, error: error.map(|error| error.to_string()) });
     }
     if json {
         write_json(&rows, out)?;
@@ -50,8 +47,10 @@ pub(super) fn run(store: &Store, sessions: &[String], yes: bool, json: bool, out
             writeln!(out, "removed {}", path.display())?;
         }
         out.flush()?;
-        for (id, error) in rows.iter().filter_map(|row| Some((row.id, row.error.as_ref()?))) {
-            eprintln!("session {} was not deleted: {error}", plain(id));
+        for Row { id, removed, error } in &rows {
+            let Some(error) = error else { continue };
+            let how = if removed.is_empty() { "not deleted" } else { "not deleted as a whole" };
+            eprintln!("session {} was {how}: {error}", plain(id));
         }
     }
     Ok(if rows.iter().any(|row| row.error.is_some()) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
