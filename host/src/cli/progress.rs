@@ -41,10 +41,14 @@ impl Progress {
                 // The template is sound; any style would do.
                 let style = ProgressStyle::with_template("reading {bar:30} {bytes} of {total_bytes}, {eta} left")
                     .unwrap_or_else(|_| ProgressStyle::default_bar());
-                ProgressBar::with_draw_target(Some(of), ProgressDrawTarget::stderr()).with_style(style)
+                ProgressBar::with_draw_target(Some(of), ProgressDrawTarget::stderr())
+                    .with_style(style)
+                    .with_position(done)
             });
-            bar.set_length(of);
             bar.set_position(done);
+            if bar.length() != Some(of) {
+                bar.set_length(of);
+            }
         }
     }
 }
