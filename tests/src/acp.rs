@@ -44,6 +44,12 @@ impl AcpClient {
         Ok(Self { child, stdin, lines, messages: Vec::new() })
     }
 
+    /// Its process id.
+    #[must_use]
+    pub fn process(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends a request, or without `id` a notification.
     ///
     /// # Errors

@@ -10,6 +10,7 @@ mod mock_provider;
 mod models;
 mod output;
 mod plugins;
+mod progress;
 mod request;
 mod run;
 mod sessions;

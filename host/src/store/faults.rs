@@ -167,7 +167,7 @@ fn no_failure_of_the_disk_loses_what_was_acknowledged() {
         at_every_change(|disk, context| {
             let dir = tempfile::tempdir().unwrap();
             let path = dir.path().join("sessions");
-            let store = Store { dir: path.clone(), form, disk: disk.clone() };
+            let store = Store { dir: path.clone(), form, disk: disk.clone(), watch: None };
             let acknowledged = Acknowledged::default();
             let lived = live(&store, &acknowledged, false);
             match &lived {
@@ -249,7 +249,7 @@ fn opening_again_survives_every_failure() {
             let checked = if compressed { Form::Zstd } else { Form::Plain };
             at_every_change(|disk, context| {
                 let dir = folder_with(&[(name, &bytes)]);
-                let store = Store { dir: dir.path().to_owned(), form, disk: disk.clone() };
+                let store = Store { dir: dir.path().to_owned(), form, disk: disk.clone(), watch: None };
                 let acknowledged = Acknowledged::default();
                 if let Ok((_, writer)) = store.open("s", acknowledged.sink(disk, false)) {
                     writer.append(vec![said("again")]);
@@ -384,7 +384,7 @@ fn what_was_acknowledged_is_there_after_a_power_loss_at_any_moment() {
         let disk = Disk::recording();
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().canonicalize().unwrap();
-        let store = Store { dir: path.clone(), form, disk: disk.clone() };
+        let store = Store { dir: path.clone(), form, disk: disk.clone(), watch: None };
         let acknowledged = Acknowledged::default();
         live(&store, &acknowledged, true).unwrap();
         let all = acknowledged.get();

@@ -58,8 +58,16 @@ impl Store {
         // A thread that panicked has loaded nothing.
         let mut cache = cache.unwrap_or_else(|_| Cache::of(self, ""));
         let stamps = stamps(&files);
-        let mut listed: Vec<Listed> =
-            files.into_iter().zip(stamps).map(|((id, path), stamp)| cache.listed(id, path, stamp)).collect();
+        let length = |stamp: &Option<Stamp>| stamp.map_or(0, |stamp| stamp.0);
+        let (mut done, all) = (0, stamps.iter().map(length).sum());
+        let mut listed: Vec<Listed> = Vec::with_capacity(files.len());
+        for ((id, path), stamp) in files.into_iter().zip(stamps) {
+            done += length(&stamp);
+            listed.push(cache.listed(id, path, stamp));
+            if let Some(watch) = &self.watch {
+                watch.tell(done, all);
+            }
+        }
         cache.save();
         listed.sort_by(|a, b| b.created_at.cmp(&a.created_at).then_with(|| a.id.cmp(&b.id)));
         Ok(listed)

@@ -21,6 +21,7 @@ mod numbering;
 mod problem;
 mod read;
 mod repair;
+mod watch;
 mod writer;
 
 use std::convert::Infallible;
@@ -52,6 +53,7 @@ pub use problem::ProblemKind;
 pub use read::Problem;
 use read::{FileRead, Unreadable};
 pub use repair::Repair;
+use watch::{Watch, Watched};
 use writer::Start;
 pub use writer::Writer;
 pub(crate) use writer::now;
@@ -62,6 +64,7 @@ pub struct Store {
     dir: PathBuf,
     form: Form,
     disk: Disk,
+    watch: Option<Watch>,
 }
 
 /// A session as read. Reading never writes.
@@ -89,13 +92,20 @@ impl Store {
     /// A store at this folder, which need not exist.
     #[must_use]
     pub fn new(dir: impl Into<PathBuf>) -> Self {
-        Self { dir: dir.into(), form: Form::Plain, disk: Disk::default() }
+        Self { dir: dir.into(), form: Form::Plain, disk: Disk::default(), watch: None }
     }
 
     /// The same store, which writes new sessions compressed and continues compressed ones in place.
     #[must_use]
     pub fn compressed(self) -> Self {
         Self { form: Form::Zstd, ..self }
+    }
+
+    /// The same store, which tells how far reading has come: so many bytes, of so many, or of 0 where their number is
+    /// not known. A list tells of all its logs together.
+    #[must_use]
+    pub fn watched(self, told: impl Fn(u64, u64) + Send + Sync + 'static) -> Self {
+        Self { watch: Some(Watch::new(told)), ..self }
     }
 
     /// The folder.
@@ -216,7 +226,7 @@ impl Store {
     ///
     /// As [`Store::open`], but for the lock.
     pub fn read(&self, reference: &str) -> Result<Log, StoreError> {
-        Log::of_file(self.resolve(reference)?, Streams::Kept)
+        self.read_kept(reference, Streams::Kept)
     }
 
     /// As [`Store::read`], without the response streams. What it takes in memory does not grow with them.
@@ -225,7 +235,18 @@ impl Store {
     ///
     /// As [`Store::read`].
     pub fn read_without_streams(&self, reference: &str) -> Result<Log, StoreError> {
-        Log::of_file(self.resolve(reference)?, Streams::LeftOut)
+        self.read_kept(reference, Streams::LeftOut)
+    }
+
+    fn read_kept(&self, reference: &str, streams: Streams) -> Result<Log, StoreError> {
+        let path = self.resolve(reference)?;
+        let file = self.open_to_read(&path)?;
+        Log::of_bytes(path, file, streams)
+    }
+
+    /// A file that is read by itself, under the eyes of whoever watches.
+    fn open_to_read(&self, path: &Path) -> Result<Watched, StoreError> {
+        Ok(Watched::new(open_to_read(path)?, self.watch.clone()))
     }
 
     /// What is wrong with the file of a session, in order of line; and which file that is.
@@ -235,7 +256,7 @@ impl Store {
     /// As [`Store::read`].
     pub fn verify(&self, reference: &str) -> Result<(PathBuf, Vec<Problem>), StoreError> {
         let path = self.resolve(reference)?;
-        let read = read_file(&path, &mut |_| {})?;
+        let read = read_bytes(&path, self.open_to_read(&path)?, &mut |_| {})?;
         Ok((path, read.problems))
     }
 }

@@ -13,7 +13,7 @@ use super::bytes::Form;
 use super::files::Unnamed;
 use super::lock::Lock;
 use super::read::{self, FileRead, Problem};
-use super::{Store, StoreError, read_file};
+use super::{Store, StoreError, read_bytes};
 use crate::session::event::{Event, Header};
 use crate::session::events::{Entry, Events};
 use crate::session::line;
@@ -51,7 +51,8 @@ impl Store {
         let path = self.resolve_to_write(reference)?;
         let _lock = Lock::take(&path)?;
         let mut events = Events::default();
-        let FileRead { header, problems, .. } = read_file(&path, &mut |entry| events.push(entry))?;
+        let FileRead { header, problems, .. } =
+            read_bytes(&path, self.open_to_read(&path)?, &mut |entry| events.push(entry))?;
         let count = events.len();
         if problems.is_empty() {
             return Ok(Repair { repaired: false, path, kept: None, events: count, problems });

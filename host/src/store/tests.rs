@@ -687,3 +687,27 @@ fn a_writer_without_work_has_no_thread_and_goes_on_where_it_was() {
         }
     }
 }
+
+#[test]
+fn who_watches_is_told_of_every_byte_that_is_read() {
+    let (dir, store, path) = store_with(format!("{HEADER}\n{}\n", user(0, "a").repeat(2_000)));
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let seen = told.clone();
+    let store = store.watched(move |read, of| seen.lock().unwrap().push((read, of)));
+    std::fs::write(dir.path().join("t.jsonl"), format!("{HEADER}\n")).unwrap();
+    let one = path.metadata().unwrap().len();
+    let all = one + HEADER.len() as u64 + 1;
+    let cases: [(&str, u64, &dyn Fn()); 5] = [
+        ("list", all, &|| drop(store.list().unwrap())),
+        ("read", one, &|| drop(store.read("s").unwrap())),
+        ("read_without_streams", one, &|| drop(store.read_without_streams("s").unwrap())),
+        ("verify", one, &|| drop(store.verify("s").unwrap())),
+        ("repair", one, &|| drop(store.repair("s").unwrap())),
+    ];
+    for (name, length, work) in cases {
+        work();
+        let told = std::mem::take(&mut *told.lock().unwrap());
+        assert!(told.is_sorted() && told.iter().all(|(_, of)| *of == length), "{name}: {told:?}");
+        assert_eq!(told.last(), Some(&(length, length)), "{name}");
+    }
+}

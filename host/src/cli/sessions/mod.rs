@@ -17,6 +17,7 @@ use clap::Subcommand;
 use serde::Serialize;
 
 use super::output::{clip, plain, table};
+use super::progress::Progress;
 use super::{CommandError, Context};
 use crate::store::{Listed, Problem, Store, StoreError};
 use export::ExportFormat;
@@ -102,7 +103,8 @@ pub enum SessionsCommand {
 }
 
 pub(super) fn run(context: &Context, command: SessionsCommand) -> Result<ExitCode, CommandError> {
-    let store = context.store();
+    let progress = Progress::new();
+    let store = context.store().watched(move |done, of| progress.advance(done, of));
     let mut out = io::BufWriter::new(io::stdout().lock());
     let done = match command {
         SessionsCommand::List { json } => list(&store, json, &mut out),
