@@ -75,7 +75,7 @@ impl Entry {
             Self::Single(event) => (Some(Cow::Borrowed(event)), None),
             Self::Row(row) => (None, Some(row)),
         };
-        single.into_iter().chain(row.into_iter().flat_map(|row| row.events().into_iter().map(Cow::Owned)))
+        single.into_iter().chain(row.into_iter().flat_map(Row::events).map(Cow::Owned))
     }
 
     /// About how much memory it takes, in bytes.

@@ -379,7 +379,7 @@ pub fn encode<'a, P: Into<Part<'a>>>(parts: impl IntoIterator<Item = P>, offset:
             }
             Part::Row(row) => match Segment::of_row(row) {
                 Some(segments) => segments.into_iter().for_each(|segment| lines.segment(segment)),
-                None => row.events().iter().for_each(|event| lines.plain(event)),
+                None => lines.foreign(row),
             },
         }
     }
@@ -411,6 +411,15 @@ impl<'a> Lines<'a, '_> {
     fn plain(&mut self, event: &Event) {
         self.end_row();
         encode_plain(event, self.stored(event.seq), self.out);
+    }
+
+    /// A row that this build would not write. Its events may be much longer than it is: each has all of its members.
+    fn foreign(&mut self, row: &Row) {
+        self.end_row();
+        match row.write(self.stored(row.first_seq()), self.out) {
+            Some(()) => self.out.push('\n'),
+            None => row.events().for_each(|event| encode_plain(&event, self.stored(event.seq), self.out)),
+        }
     }
 
     fn end_row(&mut self) {

@@ -275,7 +275,7 @@ impl Partial {
                 }
                 self.assembler.push(&Chunk::TextDelta { index, text });
             }
-            None => row.events().iter().for_each(|event| self.event(event)),
+            None => row.events().for_each(|event| self.event(&event)),
         }
     }
 

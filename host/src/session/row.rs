@@ -93,6 +93,8 @@ pub struct Row {
     time: u64,
     last_time: u64,
     count: u64,
+    /// Its gaps cannot be written again as they are.
+    flawed: bool,
     /// Its other members, which each of its events has.
     extra: Object,
 }
@@ -139,15 +141,15 @@ impl<'a> Opened<'a> {
         let block = Block { kind, turn, step, index, id: id.map(written), name: name.map(written) };
         Ok(Self { block, pieces, gaps })
     }
+}
 
-    /// The time of each delta, the first at `time`.
-    fn times(&self, mut time: u64) -> impl Iterator<Item = u64> + use<'_> {
-        let gaps = self.gaps.as_deref().unwrap_or_default().iter().map(Some).chain(std::iter::repeat(None));
-        std::iter::once(time).chain(gaps.map(move |gap| {
-            time = time.saturating_add_signed(gap.copied().unwrap_or(0));
-            time
-        }))
-    }
+/// The time of each delta of a row that begins at `time`.
+fn times(gaps: Option<Vec<i64>>, mut time: u64) -> impl Iterator<Item = u64> {
+    let gaps = gaps.unwrap_or_default().into_iter().chain(std::iter::repeat(0));
+    std::iter::once(time).chain(gaps.map(move |gap| {
+        time = time.saturating_add_signed(gap);
+        time
+    }))
 }
 
 impl Row {
@@ -174,9 +176,9 @@ impl Row {
             }
             Some(_) => None,
         };
-        let last_time = opened.times(time).take(count).last().unwrap_or(time);
-        let count = count as u64;
-        Ok((Self { kind, data: data.into(), first, time, last_time, count, extra }, flaw))
+        let last_time = times(opened.gaps, time).take(count).last().unwrap_or(time);
+        let (count, flawed) = (count as u64, flaw.is_some());
+        Ok((Self { kind, data: data.into(), first, time, last_time, count, flawed, extra }, flaw))
     }
 
     /// How many events it stands for.
@@ -225,20 +227,34 @@ impl Row {
         Some((opened.block.index, opened.pieces))
     }
 
-    /// Its events.
-    #[must_use]
-    pub fn events(&self) -> Vec<Event> {
+    /// Its events, each made when it is asked for.
+    pub fn events(&self) -> impl Iterator<Item = Event> {
         // It was read before.
-        let Ok(opened) = Opened::read(self.kind, &self.data) else { return Vec::new() };
-        let pieces = opened.pieces.iter().zip(opened.times(self.time)).zip(self.first..);
-        let events = pieces.map(|((piece, time), seq)| {
-            let mut text = String::with_capacity(piece.get().len() + 96);
-            opened.block.write_event_data(piece.get(), &mut text);
-            // What was put together of JSON is JSON.
-            let data = RawValue::from_string(text).unwrap_or_else(|_| null());
-            Event { kind: kind::ASSISTANT_CHUNK.into(), seq, time, data, extra: self.extra.clone() }
-        });
-        events.collect()
+        let opened = Opened::read(self.kind, &self.data).ok();
+        opened.into_iter().flat_map(move |Opened { block, pieces, gaps }| {
+            let pieces = pieces.into_iter().zip(times(gaps, self.time)).zip(self.first..);
+            pieces.map(move |((piece, time), seq)| {
+                let mut text = String::with_capacity(piece.get().len() + 96);
+                block.write_event_data(piece.get(), &mut text);
+                // What was put together of JSON is JSON.
+                let data = RawValue::from_string(text).unwrap_or_else(|_| null());
+                Event { kind: kind::ASSISTANT_CHUNK.into(), seq, time, data, extra: self.extra.clone() }
+            })
+        })
+    }
+
+    /// The line that it stands on, without newline, its first event with this `seq`; `None` where its events have to be
+    /// written one by one.
+    pub(super) fn write(&self, seq0: u64, out: &mut String) -> Option<()> {
+        let Self { kind, data, time, flawed: false, extra, .. } = self else { return None };
+        let kind = kind.row();
+        // Writing to a string cannot fail.
+        let _ = write!(out, r#"{{"type":"{kind}","seq0":{seq0},"time0":{time},"data":{data}"#);
+        for (name, value) in extra.iter() {
+            let _ = write!(out, ",{}:{}", json::raw(name).get(), value.get());
+        }
+        out.push('}');
+        Some(())
     }
 }
 
@@ -311,7 +327,7 @@ impl WrittenRow {
     pub fn at(self, first: u64) -> Row {
         let Self { kind, time0, data, count, span, .. } = self;
         let last_time = time0.saturating_add(span);
-        Row { kind, data, first, time: time0, last_time, count, extra: Object::new() }
+        Row { kind, data, first, time: time0, last_time, count, flawed: false, extra: Object::new() }
     }
 }
 
@@ -372,11 +388,10 @@ impl<'a> Segment<'a> {
         if !row.extra.is_empty() || !is_string(&block.id) || !is_string(&block.name) {
             return None;
         }
-        let opened = Opened { block, pieces, gaps };
-        let places = opened.pieces.iter().zip(opened.times(row.time)).zip(row.first..);
+        let places = pieces.into_iter().zip(times(gaps, row.time)).zip(row.first..);
         let segments = places.map(|((piece, time), first)| {
             let pieces = Pieces::Json(piece.get());
-            Self { block: opened.block.clone(), first, time, pieces }
+            Self { block: block.clone(), first, time, pieces }
         });
         Some(segments.collect())
     }

@@ -456,6 +456,15 @@ impl Log {
         Self::of_bytes(path.to_owned(), bytes, Streams::Kept)
     }
 
+    /// As [`Log::from_bytes`], without the response streams.
+    ///
+    /// # Errors
+    ///
+    /// As [`Log::from_bytes`].
+    pub fn from_bytes_without_streams(path: &Path, bytes: &[u8]) -> Result<Self, StoreError> {
+        Self::of_bytes(path.to_owned(), bytes, Streams::LeftOut)
+    }
+
     /// The log again, everything that could be read of it: its header, then its events, packed and numbered from 0.
     #[must_use]
     pub fn to_lines(&self) -> String {

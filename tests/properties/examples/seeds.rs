@@ -10,7 +10,7 @@ use dsh_properties::deepseek::OwnApi;
 use dsh_properties::google::Google;
 use dsh_properties::mistral::Mistral;
 use dsh_properties::responses::Responses;
-use dsh_properties::{framing, restoring};
+use dsh_properties::{framing, restoring, session_log};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 
@@ -32,6 +32,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         "mistral_decode" => answers::<Mistral>(bodies::MISTRAL)?,
         "deepseek_decode" => answers::<OwnApi>(bodies::DEEPSEEK)?,
         "envelope_restore" => restoring::seeds(),
+        "session_log" => session_log::seeds(),
         other => return Err(format!("there is no target {other}").into()),
     };
     for (at, seed) in seeds.iter().enumerate() {

@@ -34,3 +34,4 @@ pub mod repeating;
 pub mod responses;
 pub mod restoring;
 pub mod returning;
+pub mod session_log;

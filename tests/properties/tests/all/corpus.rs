@@ -6,7 +6,7 @@ use dsh_properties::decoding::COMMON_APIS;
 use dsh_properties::google::Google;
 use dsh_properties::mistral::Mistral;
 use dsh_properties::responses::Responses;
-use dsh_properties::{decoding, framing, restoring};
+use dsh_properties::{decoding, framing, restoring, session_log};
 
 use crate::adapter;
 use crate::wire::replay;
@@ -44,4 +44,10 @@ fn mistral_decode() {
 #[test]
 fn envelope_restore() {
     replay("envelope_restore", |data| restoring::check(adapter(), &COMMON_APIS, data));
+}
+
+#[test]
+fn session_log() {
+    session_log::seeds().iter().for_each(|seed| session_log::check(seed));
+    replay("session_log", session_log::check);
 }
