@@ -1,5 +1,5 @@
-//! Reads session files by the letter of the format, and by code of its own: what `dsh` writes is judged here, so its
-//! own reader cannot be the judge. It knows no damage but a torn last line, and panics at any other.
+//! Reads session files by the letter of the format, and by code of its own: what `dsh` writes is judged with it, so its
+//! own reader cannot be the judge. It knows no damage but a torn last line, and refuses any other.
 
 use std::fs;
 use std::io::Read;
@@ -8,14 +8,14 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 /// What a decoder that knows nothing of sessions makes of a file, up to where it ends.
-fn decompressed(bytes: &[u8]) -> Vec<u8> {
-    let mut decoder = zstd::stream::read::Decoder::new(bytes).unwrap();
+fn decompressed(bytes: &[u8]) -> Result<Vec<u8>, String> {
+    let mut decoder = zstd::stream::read::Decoder::new(bytes).map_err(|e| e.to_string())?;
     let (mut all, mut piece) = (Vec::new(), [0; 4096]);
     // A frame that goes on ends with an error, behind all that could be decoded.
     while let Ok(length @ 1..) = decoder.read(&mut piece) {
         all.extend_from_slice(&piece[..length]);
     }
-    all
+    Ok(all)
 }
 
 /// A session file.
@@ -32,48 +32,62 @@ pub struct SessionLog {
 impl SessionLog {
     /// Reads a file; `None` while it has no complete header.
     ///
-    /// # Panics
+    /// # Errors
     ///
-    /// When the file cannot be read, a line before the last is no JSON, or a `seq` is not the next number.
-    #[must_use]
-    pub fn read(path: &Path) -> Option<Self> {
-        let mut bytes = fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-        if path.extension().is_some_and(|ending| ending == "zst") {
-            bytes = decompressed(&bytes);
-        }
-        let complete = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
-        let text = std::str::from_utf8(&bytes[..complete]).expect("complete lines are UTF-8");
-        let mut lines = text.lines().enumerate().map(|(number, line)| {
-            serde_json::from_str(line).unwrap_or_else(|e| panic!("{}, line {}: {e}", path.display(), number + 1))
-        });
-        let header = lines.next()?;
-        let mut log = Self { header, events: Vec::new(), torn: false };
-        lines.for_each(|line| log.line(line));
-        match serde_json::from_slice(&bytes[complete..]) {
-            Ok(last) => log.line(last),
-            Err(_) => log.torn = complete < bytes.len(),
-        }
-        for (position, event) in log.events.iter().enumerate() {
-            assert_eq!(event["seq"], json!(position), "{}: {event}", path.display());
-        }
-        Some(log)
+    /// The file and why: it cannot be read, a line before the last is no JSON, a packed row is not whole, or a `seq` is
+    /// not the next number.
+    pub fn read(path: &Path) -> Result<Option<Self>, String> {
+        Self::read_file(path).map_err(|e| format!("{}: {e}", path.display()))
     }
 
-    fn line(&mut self, line: Value) {
+    fn read_file(path: &Path) -> Result<Option<Self>, String> {
+        let mut bytes = fs::read(path).map_err(|e| e.to_string())?;
+        if path.extension().is_some_and(|ending| ending == "zst") {
+            bytes = decompressed(&bytes)?;
+        }
+        let complete = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
+        let text = std::str::from_utf8(&bytes[..complete]).map_err(|e| e.to_string())?;
+        let mut lines = text.lines().enumerate();
+        let parse = |(number, line): (usize, &str)| {
+            serde_json::from_str::<Value>(line).map_err(|e| format!("line {}: {e}", number + 1))
+        };
+        let Some(header) = lines.next().map(parse).transpose()? else { return Ok(None) };
+        let mut log = Self { header, events: Vec::new(), torn: false };
+        for line in lines {
+            log.line(parse(line)?).map_err(|e| format!("line {}: {e}", line.0 + 1))?;
+        }
+        match serde_json::from_slice(&bytes[complete..]) {
+            Ok(last) => log.line(last)?,
+            Err(_) => log.torn = complete < bytes.len(),
+        }
+        match log.events.iter().enumerate().find(|(position, event)| event["seq"] != json!(position)) {
+            Some((position, event)) => Err(format!("where seq {position} belongs stands {event}")),
+            None => Ok(Some(log)),
+        }
+    }
+
+    fn line(&mut self, line: Value) -> Result<(), String> {
         let (chunk, pieces) = match line["type"].as_str() {
             Some("text-chunks") => ("text-delta", "texts"),
             Some("reasoning-chunks") => ("reasoning-delta", "texts"),
             Some("tool-call-chunks") => ("tool-call-delta", "args"),
-            _ => return self.events.push(line),
+            _ => {
+                self.events.push(line);
+                return Ok(());
+            }
         };
         let data = &line["data"];
-        let pieces = data[pieces].as_array().expect("a packed row has pieces");
-        let gaps = data["dt"].as_array().expect("a packed row has gaps");
-        assert_eq!(gaps.len() + 1, pieces.len(), "one gap between two pieces: {line}");
-        let mut time = line["time0"].as_u64().expect("a packed row has a time");
-        for (n, piece) in pieces.iter().enumerate() {
-            if n > 0 {
-                time += gaps[n - 1].as_u64().expect("a gap is a number of milliseconds");
+        let wrong = |what: &str| format!("a packed row {what}: {line}");
+        let pieces = data[pieces].as_array().ok_or_else(|| wrong("has no pieces"))?;
+        let gaps = data["dt"].as_array().ok_or_else(|| wrong("has no gaps"))?;
+        if gaps.len() + 1 != pieces.len() {
+            return Err(wrong("has not one gap between two pieces"));
+        }
+        let first = line["seq0"].as_u64().ok_or_else(|| wrong("has no seq"))?;
+        let mut time = line["time0"].as_u64().ok_or_else(|| wrong("has no time"))?;
+        for (seq, piece) in (first..).zip(pieces) {
+            if let Some(gap) = usize::try_from(seq - first).ok().and_then(|n| gaps.get(n.checked_sub(1)?)) {
+                time += gap.as_u64().ok_or_else(|| wrong("has a gap that is no number of milliseconds"))?;
             }
             let mut delta = json!({ "type": chunk, "index": data["index"] });
             if chunk == "tool-call-delta" {
@@ -84,10 +98,10 @@ impl SessionLog {
             } else {
                 delta["text"] = piece.clone();
             }
-            let seq = line["seq0"].as_u64().expect("a packed row has a seq") + n as u64;
             let data = json!({ "turn": data["turn"], "step": data["step"], "chunk": delta });
             self.events.push(json!({ "type": "assistant/chunk", "seq": seq, "time": time, "data": data }));
         }
+        Ok(())
     }
 
     /// The visible text that was streamed since the last event of this type.

@@ -1,15 +1,57 @@
 //! An ACP client on the stdin and stdout of `dsh acp`, which keeps everything that it was told.
 
+use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 /// How long the agent may take for any one thing.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Answer to a permission request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Permission {
+    /// The offered option of this kind.
+    AllowOnce,
+    /// The offered option of this kind.
+    AllowAlways,
+    /// The offered option of this kind.
+    RejectOnce,
+    /// The offered option of this kind.
+    RejectAlways,
+    /// None: the prompt was cancelled meanwhile.
+    Cancelled,
+}
+
+impl Permission {
+    const fn kind(self) -> &'static str {
+        match self {
+            Self::AllowOnce => "allow_once",
+            Self::AllowAlways => "allow_always",
+            Self::RejectOnce => "reject_once",
+            Self::RejectAlways => "reject_always",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
+    /// The result of `session/request_permission`.
+    fn result(self, params: &Value) -> Result<Value, String> {
+        if self == Self::Cancelled {
+            return Ok(json!({ "outcome": { "outcome": "cancelled" } }));
+        }
+        let options = params["options"].as_array().map_or(&[][..], Vec::as_slice);
+        match options.iter().find(|option| option["kind"] == self.kind()) {
+            Some(option) => Ok(json!({ "outcome": { "outcome": "selected", "optionId": option["optionId"] } })),
+            None => Err(format!("the agent asks for a permission and offers no {}: {params}", self.kind())),
+        }
+    }
+}
 
 /// A running `dsh acp`. Dropping it kills it.
 #[derive(Debug)]
@@ -19,10 +61,12 @@ pub struct AcpClient {
     lines: Receiver<String>,
     /// Every message of the agent, in order.
     pub messages: Vec<Value>,
+    /// What is answered to the next permission requests, in order; one more is an error.
+    pub permissions: VecDeque<Permission>,
 }
 
 impl AcpClient {
-    /// Starts the agent: `dsh … acp`. Its stderr is shown with that of the test.
+    /// Starts the agent: `dsh … acp`. Its stderr goes where the command says.
     ///
     /// # Errors
     ///
@@ -41,7 +85,7 @@ impl AcpClient {
             }
         });
         let stdin = child.stdin.take();
-        Ok(Self { child, stdin, lines, messages: Vec::new() })
+        Ok(Self { child, stdin, lines, messages: Vec::new(), permissions: VecDeque::new() })
     }
 
     /// Sends a request, or without `id` a notification.
@@ -54,8 +98,12 @@ impl AcpClient {
         if let Some(id) = id {
             message["id"] = id.into();
         }
+        self.write(&message).map_err(|e| format!("cannot send {method}: {e}"))
+    }
+
+    fn write(&mut self, message: &Value) -> Result<(), String> {
         let stdin = self.stdin.as_mut().ok_or("the input was closed")?;
-        writeln!(stdin, "{message}").and_then(|()| stdin.flush()).map_err(|e| format!("cannot send {method}: {e}"))
+        writeln!(stdin, "{message}").and_then(|()| stdin.flush()).map_err(|e| e.to_string())
     }
 
     /// Sends a request and waits for its result.
@@ -71,12 +119,16 @@ impl AcpClient {
         if answer.get("result").is_some() { Ok(answer["result"].take()) } else { Err(format!("{method}: {answer}")) }
     }
 
-    /// Waits for the answer to a request.
+    /// Waits for the answer to a request, which may have come already.
     ///
     /// # Errors
     ///
     /// It does not come, or stdout carries something else than protocol messages.
     pub fn answer(&mut self, id: u64) -> Result<Value, String> {
+        let is_it = |message: &&Value| message.get("method").is_none() && message["id"] == id;
+        if let Some(message) = self.messages.iter().rev().find(is_it) {
+            return Ok(message.clone());
+        }
         loop {
             let message = self.receive(&format!("the answer to request {id}"))?;
             if message.get("method").is_none() && message["id"] == id {
@@ -85,14 +137,15 @@ impl AcpClient {
         }
     }
 
-    /// Waits until the agent's visible text since message number `from` has these words.
+    /// Waits until the agent's visible text in this session since message number `from` has these words.
     ///
     /// # Errors
     ///
     /// As [`AcpClient::answer`], or a request was answered before.
-    pub fn until(&mut self, from: usize, words: &str) -> Result<(), String> {
+    pub fn until(&mut self, session: &str, from: usize, words: &str) -> Result<(), String> {
         loop {
-            let updates = self.messages[from..].iter().map(|message| &message["params"]["update"]);
+            let params = self.messages[from..].iter().map(|message| &message["params"]);
+            let updates = params.filter(|params| params["sessionId"] == session).map(|params| &params["update"]);
             let text: String = updates
                 .filter(|update| update["sessionUpdate"] == "agent_message_chunk")
                 .filter_map(|update| update["content"]["text"].as_str())
@@ -119,7 +172,26 @@ impl AcpClient {
         let message: Value = serde_json::from_str(line)
             .map_err(|e| format!("stdout carries a line that is no message ({e}): {line}"))?;
         self.messages.push(message.clone());
+        if let (Some(method), Some(id)) = (message["method"].as_str(), message.get("id")) {
+            self.serve(method, id, &message["params"])?;
+        }
         Ok(message)
+    }
+
+    /// Answers a request of the agent.
+    fn serve(&mut self, method: &str, id: &Value, params: &Value) -> Result<(), String> {
+        let mut answer = json!({ "jsonrpc": "2.0", "id": id });
+        if method == "session/request_permission" {
+            let Some(permission) = self.permissions.pop_front() else {
+                return Err(format!("the agent asks for a permission and no answer is given: {params}"));
+            };
+            answer["result"] = permission.result(params)?;
+        } else {
+            answer["error"] = json!({ "code": -32601, "message": format!("this client does not serve {method}") });
+        }
+        // An agent that has ended by now takes no answer; how it ended is judged elsewhere.
+        let _ = self.write(&answer);
+        Ok(())
     }
 
     /// Kills the process with SIGKILL, and takes what it had still written.
@@ -165,7 +237,7 @@ fn describe(status: ExitStatus) -> String {
 
 impl Drop for AcpClient {
     fn drop(&mut self) {
-        // It may be gone already.
+        // It may be gone already, which is as good.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -9,23 +9,21 @@
 //!   the agent and in the log; log rows are expanded before. What stood between them still keeps them apart.
 //! - Of a request the method, the path and the body stay.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use serde_json::{Map, Value, json};
 
-use super::play::Played;
-use crate::log::SessionLog;
+use super::log::SessionLog;
 
 /// The names for what a run made up.
 pub(super) struct Names {
-    known: Vec<(String, &'static str)>,
+    /// The text for each folder, URL and session of the run, with the name that stands for it.
+    known: Vec<(String, String)>,
     ids: HashMap<String, String>,
 }
 
 impl Names {
-    pub(super) fn new(played: &Played) -> Self {
-        let mut known = played.places.clone();
-        known.push((played.session.clone(), "<session>"));
+    pub(super) fn new(known: Vec<(String, String)>) -> Self {
         Self { known, ids: HashMap::new() }
     }
 
@@ -48,6 +46,12 @@ impl Names {
         for event in &mut events {
             remove(event, "seq");
             remove(event, "time");
+            // A part of it is chance.
+            if event["type"] == "llm/retry"
+                && let Some(delay) = at(event, &["data", "delayMs"])
+            {
+                *delay = json!("<ms>");
+            }
         }
         events = join(events, &["data", "chunk", "text"]);
         events = join(events, &["data", "chunk", "argumentsDelta"]);
@@ -61,6 +65,15 @@ impl Names {
             Value::Object(Map::from_iter(members))
         };
         self.all(requests.iter().map(kept).collect())
+    }
+
+    /// Files by path. Ids in them are not ours to name.
+    pub(super) fn files(&self, files: BTreeMap<String, Vec<u8>>) -> BTreeMap<String, Vec<u8>> {
+        let named = |bytes: Vec<u8>| match String::from_utf8(bytes) {
+            Ok(text) => self.places(&text).into_bytes(),
+            Err(binary) => binary.into_bytes(),
+        };
+        files.into_iter().map(|(path, bytes)| (path, named(bytes))).collect()
     }
 
     fn all(&mut self, mut values: Vec<Value>) -> Vec<Value> {
@@ -82,6 +95,10 @@ impl Names {
         if is_made_up(text) && self.known.iter().all(|(known, _)| known != text) {
             return self.ids.entry(text.to_owned()).or_insert_with(|| format!("<id-{next}>")).clone();
         }
+        self.places(text)
+    }
+
+    fn places(&self, text: &str) -> String {
         self.known.iter().fold(text.to_owned(), |text, (known, name)| text.replace(known, name))
     }
 }
@@ -158,7 +175,7 @@ mod tests {
 
     #[test]
     fn ids_are_named_by_first_appearance_and_places_inside_texts() {
-        let known = vec![("http://127.0.0.1:9".to_owned(), "<provider>")];
+        let known = vec![("http://127.0.0.1:9".to_owned(), "<provider>".to_owned())];
         let mut names = Names { known, ids: HashMap::new() };
         let (a, b) = ("80cc72e3-69b2-4a2b-a637-afee60ce9d69", "recovered-14");
         let found = names.all(vec![json!([a, { "b": b }, a, "at http://127.0.0.1:9/v1", "recovered-", "recovered-x"])]);
