@@ -5,6 +5,7 @@
 //!   `<provider>`, this build's version `<version>`.
 //! - `time`, `createdAt` and `seq` leave the log: the reader has checked that `seq` counts from 0. What refers to a seq
 //!   stays as it is.
+//! - How long a retry waits is partly chance: `delayMs` of `llm/retry` becomes `<ms>`, the note that says it `<s>`.
 //! - How text was cut into pieces is a matter of timing. Neighbouring chunks of one kind are joined, in the messages of
 //!   the agent and in the log; log rows are expanded before. What stood between them still keeps them apart.
 //! - Of a request the method, the path and the body stay.
@@ -31,6 +32,9 @@ impl Names {
         let version = ["result", "agentInfo", "version"];
         let mut joined = join(messages, &["params", "update", "content", "text"]);
         for message in &mut joined {
+            if let Some(Value::String(text)) = at(message, &["params", "update", "content", "text"]) {
+                *text = without_waits(text);
+            }
             if let Some(found) = at(message, &version)
                 && *found == env!("CARGO_PKG_VERSION")
             {
@@ -114,6 +118,19 @@ fn is_made_up(text: &str) -> bool {
     is_uuid || number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
+/// The host's notes on retries say how long they wait, and a part of that is chance.
+fn without_waits(text: &str) -> String {
+    let note = |line: &str| match line.rsplit_once(" in ") {
+        Some((note, wait))
+            if line.starts_with("dsh: ") && note.contains("; retry ") && wait.trim_end().ends_with(" s") =>
+        {
+            format!("{note} in <s> s\n")
+        }
+        _ => line.to_owned(),
+    };
+    text.split_inclusive('\n').map(note).collect()
+}
+
 fn remove(value: &mut Value, member: &str) {
     value.as_object_mut().and_then(|members| members.shift_remove(member));
 }
@@ -171,6 +188,16 @@ mod tests {
             &["content", "text"],
         );
         assert_eq!(found, [chunk("a", "12"), chunk("b", "3"), chunk("a", "4"), json!({}), chunk("a", "5")]);
+    }
+
+    #[test]
+    fn the_wait_of_a_retry_is_taken_out_and_nothing_else() {
+        let note = "dsh: the request failed (SERVER: in trouble); retry 1 of 3 in 0.001 s\ndsh: void\n";
+        let expected = "dsh: the request failed (SERVER: in trouble); retry 1 of 3 in <s> s\ndsh: void\n";
+        assert_eq!(without_waits(note), expected);
+        for other in ["; retry 1 of 3 in 0.001 s", "dsh: back in 3 s\n", "a\nb"] {
+            assert_eq!(without_waits(other), other);
+        }
     }
 
     #[test]

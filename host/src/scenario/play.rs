@@ -79,11 +79,9 @@ struct Player<'a> {
 impl Player<'_> {
     fn step(&mut self, step: &Step) -> Result<(), Error> {
         match step {
-            Step::Initialize { model, fails } => {
+            Step::Initialize { fails } => {
                 if self.client.is_none() {
-                    self.client = Some(AcpClient::start(self.stage.acp(model.as_deref())?)?);
-                } else if model.is_some() {
-                    return Err(Error::Bad("`model` is for a process that starts; close or kill first".to_owned()));
+                    self.client = Some(AcpClient::start(self.stage.acp()?)?);
                 }
                 self.call("initialize", &json!({ "protocolVersion": 1, "clientCapabilities": {} }), *fails)?;
             }

@@ -137,15 +137,10 @@ impl Stage {
         self.dir.path().join("stderr.txt")
     }
 
-    /// `dsh acp` in the working folder; what steers `dsh` is not inherited but for the places of adapters. A model is
-    /// put over that of the agent.
-    pub fn acp(&self, model: Option<&str>) -> Result<Command, Error> {
+    /// `dsh acp` in the working folder; what steers `dsh` is not inherited but for the places of adapters.
+    pub fn acp(&self) -> Result<Command, Error> {
         let mut command = Command::new(&self.dsh);
         command.arg("--home").arg(self.home()).args(&self.composition);
-        if let Some(model) = model {
-            let overlay = format!("version = 1\n[agent]\nmodel = {}\n", raw(model));
-            command.arg("--overlay").arg(self.write("agent.toml", &overlay)?);
-        }
         let stderr = File::options().create(true).append(true).open(self.stderr());
         command.stderr(stderr.map_err(|e| Error::Failed(format!("the stage cannot be built: {e}")))?);
         command.arg("acp").current_dir(self.work()).env_remove("DSH_HOME").env_remove("DSH_LOG");

@@ -11,9 +11,8 @@ use super::folder::MAIN;
 #[derive(Debug, Clone, Deserialize)]
 #[serde(tag = "step", rename_all = "camelCase", rename_all_fields = "camelCase", deny_unknown_fields)]
 pub(super) enum Step {
-    /// Starts `dsh acp` where none runs, with this agent's model where one is given, and says hello.
+    /// Starts `dsh acp` where none runs, and says hello.
     Initialize {
-        model: Option<String>,
         fails: Option<i64>,
     },
     NewSession {
