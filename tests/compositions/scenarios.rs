@@ -187,13 +187,13 @@ fn an_update_writes_what_happened_and_says_which_files() {
 fn the_working_folder_is_compared_file_by_file() {
     let scenario = Copy::of("parallel-tools");
     assert!(scenario.path("workspace.expected").is_dir() && scenario.path("workspace").is_dir());
-    scenario.write("workspace.expected/b.txt", "another\n");
+    scenario.write("workspace.expected/c.txt", "another\n");
     scenario.write("workspace.expected/deep/gone.txt", "here\n");
     let scenario = scenario.json(1);
     let differences = scenario["differences"].as_array().unwrap();
     let files: Vec<_> = differences.iter().map(|it| it["file"].as_str().unwrap()).collect();
-    assert_eq!(files, ["workspace.expected/b.txt", "workspace.expected/deep/gone.txt"], "{scenario:#}");
-    assert!(differences[0]["difference"].as_str().unwrap().contains("- another\n+ "), "{scenario:#}");
+    assert_eq!(files, ["workspace.expected/c.txt", "workspace.expected/deep/gone.txt"], "{scenario:#}");
+    assert!(differences[0]["difference"].as_str().unwrap().contains("- another\n+ 2\n+ 1\n"), "{scenario:#}");
 }
 
 #[test]

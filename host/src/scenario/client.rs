@@ -242,3 +242,60 @@ impl Drop for AcpClient {
         let _ = self.child.wait();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An agent that asks this once it has got a line, and answers request 1 with the answer that it gets.
+    fn agent(question: &str) -> AcpClient {
+        let script = format!(
+            "read line; echo '{question}'; read answer; \
+             echo '{{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":'\"$answer\"'}}'"
+        );
+        let mut command = Command::new("sh");
+        command.args(["-c", &script]);
+        AcpClient::start(command).unwrap()
+    }
+
+    fn ask(client: &mut AcpClient) -> Result<Value, String> {
+        client.send(Some(1), "session/prompt", &json!({})).unwrap();
+        client.answer(1).map(|mut answer| answer["result"].take())
+    }
+
+    const PERMISSION: &str = r#"{"jsonrpc":"2.0","id":7,"method":"session/request_permission","params":{"options":[
+        {"optionId":"yes","kind":"allow_once"},{"optionId":"no","kind":"reject_once"}]}}"#;
+
+    fn permission(answer: Option<Permission>) -> Result<Value, String> {
+        let mut client = agent(&PERMISSION.replace('\n', ""));
+        client.permissions.extend(answer);
+        ask(&mut client)
+    }
+
+    #[test]
+    fn a_permission_is_answered_with_the_option_of_the_kind_that_was_given() {
+        let selected = |id: &str| json!({ "outcome": { "outcome": "selected", "optionId": id } });
+        for (permission, result) in [
+            (Permission::AllowOnce, selected("yes")),
+            (Permission::RejectOnce, selected("no")),
+            (Permission::Cancelled, json!({ "outcome": { "outcome": "cancelled" } })),
+        ] {
+            let answer = self::permission(Some(permission)).unwrap();
+            assert_eq!(answer, json!({ "jsonrpc": "2.0", "id": 7, "result": result }));
+        }
+    }
+
+    #[test]
+    fn a_permission_that_is_not_foreseen_is_an_error() {
+        let error = permission(None).unwrap_err();
+        assert!(error.contains("no answer is given"), "{error}");
+        let error = permission(Some(Permission::AllowAlways)).unwrap_err();
+        assert!(error.contains("offers no allow_always"), "{error}");
+    }
+
+    #[test]
+    fn any_other_request_of_the_agent_is_refused() {
+        let mut client = agent(r#"{"jsonrpc":"2.0","id":7,"method":"fs/read_text_file","params":{}}"#);
+        assert_eq!(ask(&mut client).unwrap()["error"]["code"], -32601);
+    }
+}
