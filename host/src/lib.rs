@@ -13,6 +13,7 @@ pub mod llm;
 pub mod loader;
 pub mod manifest;
 pub mod mock;
+pub mod scenario;
 pub mod session;
 pub mod store;
 pub mod tools;

@@ -20,9 +20,9 @@ use std::process::Stdio;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
+use dsh_host::scenario::SessionLog;
 use serde_json::Value;
 
-use crate::log::SessionLog;
 use crate::stage::Stage;
 use crate::{Outcome, PATIENCE, run, tearing};
 
@@ -192,7 +192,7 @@ impl Bench {
         let prompt = format!("Trial {}.", self.trials);
         let acknowledged = self.killed(&prompt, moment);
         let path = self.stage.sessions().into_iter().find(|path| !known.contains(path));
-        let log = path.as_deref().and_then(SessionLog::read);
+        let log = path.as_deref().and_then(|path| SessionLog::read(path).unwrap());
         let (Some(path), Some(log)) = (path, log) else {
             assert!(acknowledged.is_empty(), "{context}: events of a session that does not exist: {acknowledged:#?}");
             let list = self.dsh(&["sessions", "list", "--json"]);
@@ -292,7 +292,7 @@ impl Bench {
             panic!("{context}: {wrong}: {:#}", Value::Array(messages.clone()));
         }
 
-        let after = SessionLog::read(path).unwrap();
+        let after = SessionLog::read(path).unwrap().unwrap();
         assert!(!after.torn, "{context}: the log is still torn");
         assert_eq!(after.events[..before.events.len()], before.events, "{context}: what was in the log has changed");
         let verified = self.dsh(&["sessions", "verify", "--json", id]);

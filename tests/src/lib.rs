@@ -14,12 +14,8 @@ mod conversation;
 mod process;
 mod provider;
 
-pub mod acp;
-pub mod difference;
 pub mod killing;
-pub mod log;
 pub mod prose;
-pub mod scenario;
 pub mod stage;
 pub mod tearing;
 pub mod wires;
@@ -31,8 +27,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tempfile::TempDir;
 
-pub use acp::AcpClient;
 pub use conversation::{Run, of_kind};
+pub use dsh_host::scenario::{AcpClient, SessionLog};
 pub use process::{Outcome, PATIENCE, Running, run, wait_until};
 pub use provider::{Provider, assistants, text_of};
 

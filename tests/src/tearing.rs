@@ -5,13 +5,12 @@
 
 use std::path::Path;
 
+use dsh_host::scenario::{SessionLog, decompressed};
 use dsh_host::session::event::NewEvent;
 use dsh_host::store::{Log, Store};
 use dsh_plugin_api::json;
 use dsh_plugin_api::vocab::Message;
 use tempfile::TempDir;
-
-use crate::log::{SessionLog, decompressed};
 
 /// How much of the end is torn, in bytes.
 pub const END: usize = 4096;
@@ -25,7 +24,8 @@ pub const END: usize = 4096;
 pub fn judge(path: &Path, step: usize, context: &str) -> usize {
     let bytes = std::fs::read(path).unwrap();
     let compressed = is_compressed(path);
-    let decoded = |length: usize| if compressed { decompressed(&bytes[..length]) } else { bytes[..length].to_vec() };
+    let decoded =
+        |length: usize| if compressed { decompressed(&bytes[..length]).unwrap() } else { bytes[..length].to_vec() };
     // How many events stand in front of each line end.
     let text = decoded(bytes.len());
     let mut ends = Vec::new();
@@ -34,7 +34,7 @@ pub fn judge(path: &Path, step: usize, context: &str) -> usize {
         at += line.len();
         ends.push((at, events_on(line)));
     }
-    let judged = SessionLog::read(path).unwrap();
+    let judged = SessionLog::read(path).unwrap().unwrap();
     let whole = Log::from_bytes(path, &bytes).unwrap();
     let whole: Vec<String> = whole.events.iter().map(|event| json::raw(&*event).get().to_owned()).collect();
     for (event, expected) in whole.iter().zip(&judged.events) {

@@ -14,6 +14,7 @@ mod progress;
 mod request;
 mod run;
 mod sessions;
+mod test;
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -75,6 +76,8 @@ enum Command {
     Decode(decode::DecodeArgs),
     /// Serve a scripted provider on loopback, for work without a key
     MockProvider(mock_provider::MockProviderArgs),
+    /// Play scenario folders against the real composition and compare
+    Test(test::TestArgs),
     /// Show the whole story without a key: a cut-off turn, a killed process, a native resume
     Demo(demo::DemoArgs),
     /// Check, describe or trust a manifest
@@ -102,6 +105,7 @@ pub fn main() -> ExitCode {
         Command::Request(args) => request::run(&context, args),
         Command::Decode(args) => decode::run(&context, args),
         Command::MockProvider(args) => mock_provider::run(&context, args),
+        Command::Test(args) => test::run(&context, args),
         Command::Demo(args) => demo::run(&context, args),
         Command::Manifest(command) => manifest::run(&context, command),
     };

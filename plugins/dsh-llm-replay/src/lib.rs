@@ -26,8 +26,8 @@
 //!   an answer. A response that fails in a way that hosts retry (`TRANSPORT`, `RATE_LIMIT`, `SERVER`, `TIMEOUT`,
 //!   `EMPTY_RESPONSE`, or without a finish) and the next one are attempts of the same request.
 //! - `session`: by the number of prompts and the number of assistant messages since the last one. Recorded attempts of
-//!   a request are served one after the other; a stream that was cut is cut again; one that its user had stopped stays
-//!   silent until it is stopped again.
+//!   a request are served one after the other; a stream that was cut is cut again; one that its user had stopped, or
+//!   whose host was killed, stays silent until it is stopped again.
 //! - After the last attempt of a request it is repeated. A request beyond the script fails with `UNSUPPORTED`.
 
 mod config;

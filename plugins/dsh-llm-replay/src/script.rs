@@ -35,7 +35,7 @@ pub enum Tail {
     Finish,
     /// The stream breaks off.
     Cut,
-    /// Nothing more comes until the host gives up: the user had stopped it here.
+    /// Nothing more comes until the host gives up: the user had stopped it here, or killed the host.
     Silence,
 }
 

@@ -102,7 +102,9 @@ impl Reader {
             }
             "turn/end" => {
                 let reason = data()?.take_as::<Object>("reason").and_then(|reason| reason.get_str("kind"));
-                self.close(if reason.as_deref() == Some("aborted") { Tail::Silence } else { Tail::Cut });
+                // Whoever cancelled, or killed the host, did so while the provider was still at it.
+                let stopped = matches!(reason.as_deref(), Some("aborted" | "interrupted"));
+                self.close(if stopped { Tail::Silence } else { Tail::Cut });
                 self.gap(number(event, "time"));
             }
             _ => {

@@ -305,20 +305,25 @@ fn a_position_in_the_recorded_session_is_found_from_the_history() {
 }
 
 #[test]
-fn a_stream_that_its_user_stopped_is_silent_until_it_is_stopped_again() {
-    let host = recorded();
-    let stream = host.open(&host.exchange(&history("unat")));
-    let (chunks, waits) = host.poll(stream, 5);
-    assert_eq!(text_of(&chunks), "half");
-    assert!(!waits.is_empty() && chunks.iter().all(|chunk| chunk["type"] != "finish"), "{chunks:?} {waits:?}");
-    let mut ends = Vec::new();
-    BatchReader::new().read(&host.instances.cancel(stream), |item| {
-        if let Item::Chunk(chunk) = item {
-            ends.push(serde_json::to_value(chunk).unwrap());
-        }
-    });
-    assert_eq!(finish(&ends)["reason"]["kind"], "aborted");
-    assert_eq!(finish(&ends)["replayState"]["response"]["kind"], "replay");
+fn a_stream_that_was_stopped_from_outside_is_silent_until_it_is_stopped_again() {
+    // The user cancelled; the host was killed.
+    for reason in ["aborted", "interrupted"] {
+        let log = LOG.replace(r#""reason":{"kind":"aborted"}"#, &format!(r#""reason":{{"kind":"{reason}"}}"#));
+        assert!(log.contains(reason));
+        let host = Host::new(&route(json!({ "session": log })));
+        let stream = host.open(&host.exchange(&history("unat")));
+        let (chunks, waits) = host.poll(stream, 5);
+        assert_eq!(text_of(&chunks), "half", "{reason}");
+        assert!(!waits.is_empty() && chunks.iter().all(|chunk| chunk["type"] != "finish"), "{chunks:?} {waits:?}");
+        let mut ends = Vec::new();
+        BatchReader::new().read(&host.instances.cancel(stream), |item| {
+            if let Item::Chunk(chunk) = item {
+                ends.push(serde_json::to_value(chunk).unwrap());
+            }
+        });
+        assert_eq!(finish(&ends)["reason"]["kind"], "aborted");
+        assert_eq!(finish(&ends)["replayState"]["response"]["kind"], "replay");
+    }
 }
 
 #[test]
