@@ -149,19 +149,40 @@ impl AcpClient {
     ///
     /// As [`AcpClient::answer`], or a request was answered before.
     pub fn until(&mut self, session: &str, from: usize, words: &str) -> Result<(), String> {
+        self.until_shown(session, from, &format!("the text {words:?}"), |updates| {
+            let chunks = updates.iter().filter(|update| update["sessionUpdate"] == "agent_message_chunk");
+            let text: String = chunks.filter_map(|update| update["content"]["text"].as_str()).collect();
+            text.contains(words)
+        })
+    }
+
+    /// Waits until the agent has shown a tool call of this session since message number `from`.
+    ///
+    /// # Errors
+    ///
+    /// As [`AcpClient::until`].
+    pub fn until_call(&mut self, session: &str, from: usize) -> Result<(), String> {
+        self.until_shown(session, from, "a tool call", |updates| {
+            updates.iter().any(|update| update["sessionUpdate"] == "tool_call")
+        })
+    }
+
+    fn until_shown(
+        &mut self,
+        session: &str,
+        from: usize,
+        what: &str,
+        is_shown: impl Fn(&[&Value]) -> bool,
+    ) -> Result<(), String> {
         loop {
             let params = self.messages[from..].iter().map(|message| &message["params"]);
             let updates = params.filter(|params| params["sessionId"] == session).map(|params| &params["update"]);
-            let text: String = updates
-                .filter(|update| update["sessionUpdate"] == "agent_message_chunk")
-                .filter_map(|update| update["content"]["text"].as_str())
-                .collect();
-            if text.contains(words) {
+            if is_shown(&updates.collect::<Vec<_>>()) {
                 return Ok(());
             }
-            let message = self.receive(&format!("the text {words:?}"))?;
+            let message = self.receive(what)?;
             if message.get("method").is_none() {
-                return Err(format!("waited for the text {words:?} and got an answer: {message}"));
+                return Err(format!("waited for {what} and got an answer: {message}"));
             }
         }
     }

@@ -133,7 +133,12 @@ impl Player<'_> {
                     }
                     (Some(words), None) => self.client()?.until(&session, seen, words)?,
                     (None, Some(file)) => {
-                        self.wait(&format!("the file {file}"), |stage| Ok(stage.work().join(file).exists()))?
+                        self.wait(&format!("the file {file}"), |stage| {
+                            // It is there a moment before what is written to it.
+                            Ok(stage.work().join(file).metadata().is_ok_and(|file| file.len() > 0))
+                        })?;
+                        // The tool that made it may run before its call is shown.
+                        self.client()?.until_call(&session, seen)?;
                     }
                     (Some(_), Some(_)) => return Err(Error::Bad("give `until` or `untilFile`".to_owned())),
                 }
