@@ -104,13 +104,18 @@ impl SessionFiles {
         }
         // Backwards, so that what the id means goes last.
         let removing = self.places.iter().rev().try_for_each(|place| {
-            for path in place.beside()?.into_iter().chain(place.logs().into_iter().rev()) {
-                if !lock_files.contains(&path) {
+            let mut logs = place.logs().into_iter();
+            let meant = logs.next();
+            let others: Vec<PathBuf> = place.beside()?.into_iter().chain(logs).collect();
+            // In two steps, so that not even a power loss leaves an older form alone.
+            for paths in [others, meant.into_iter().collect()] {
+                for path in paths.into_iter().filter(|path| !lock_files.contains(path)) {
                     disk.remove(&path).map_err(StoreError::io("remove", &path))?;
                     removed.push(path);
                 }
+                disk.sync_folder(&place.folder)?;
             }
-            disk.sync_folder(&place.folder)
+            Ok(())
         });
         // What was left behind by a process that is gone goes with the locks.
         drop(locks);

@@ -22,7 +22,7 @@ pub(super) struct Disk {
 #[cfg_attr(not(test), expect(dead_code, reason = "only tests look at what is about to be changed"))]
 pub(super) enum Change<'a> {
     Create(&'a Path),
-    CreateFolder,
+    CreateFolder(&'a Path),
     Append(&'a Path, &'a [u8]),
     Cut(&'a Path, u64),
     Sync(&'a Path),
@@ -87,7 +87,7 @@ impl Disk {
         if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
             self.create_folder(parent)?;
         }
-        let made = self.change(Change::CreateFolder, || {
+        let made = self.change(Change::CreateFolder(path), || {
             let mut builder = DirBuilder::new();
             #[cfg(unix)]
             std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);

@@ -127,6 +127,17 @@ fn advice(error: &io::Error) -> &'static str {
         io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => {
             "; choose another folder with [sessions] dir or --home"
         }
+        io::ErrorKind::FileTooLarge => {
+            "; the limit on the size of files is reached (ulimit -f, or that of the file system); what was acknowledged \
+             is safe, and the session goes on where there is room"
+        }
+        _ if error.raw_os_error() == Some(EIO) => {
+            "; the disk or the way to it fails: look at the system's log before you go on; what was acknowledged was \
+             written before"
+        }
         _ => "",
     }
 }
+
+/// `EIO` has no kind of its own; it has this number on every Unix.
+const EIO: i32 = 5;

@@ -323,6 +323,8 @@ fn a_fork_survives_every_failure_and_a_power_loss_at_any_moment() {
             Err(error) => assert!(matches!(error, StoreError::Io { .. }) && disk.has_failed(), "{context}: {error}"),
         }
         check(dir.path(), context);
+        let count = if disk.has_failed() { 1..=2 } else { 2..=2 };
+        assert!(count.contains(&Store::new(dir.path()).list().unwrap().len()), "{context}");
     });
     let disk = Disk::recording();
     let dir = folder_with(&[("s.jsonl", &original)]);

@@ -64,7 +64,10 @@ impl Store {
         let _lock = Lock::take(&path)?;
         let lines = lines_of(&header, &events);
         Unnamed::write(&self.disk, &path, |file| file.write_all(lines.as_bytes()))?.name()?;
-        self.disk.sync_name(&path)?;
+        self.disk.sync_name(&path).inspect_err(|_| {
+            // Nobody knows of the session yet.
+            let _ = self.disk.remove(&path);
+        })?;
         Ok(Fork { id, path, parent_session, seed_length, parent_path, problems })
     }
 }

@@ -186,6 +186,8 @@ impl Store {
             let packed = Packer::new(form).pack(lines, BatchEnd::Frame);
             appended.extend(packed.map_err(StoreError::io("compress", &path))?);
         }
+        // Whoever made the file may have died before its name was durable.
+        self.disk.sync_name(&path)?;
         let torn = file.length().map_err(StoreError::io("read", &path))? > cut;
         if torn {
             file.cut(cut).map_err(StoreError::io("cut the torn end of", &path))?;

@@ -42,6 +42,7 @@ pub enum How {
 #[derive(Debug, Clone)]
 enum Recorded {
     Create(PathBuf),
+    CreateFolder(PathBuf),
     Append(PathBuf, Vec<u8>),
     Cut(PathBuf, usize),
     Sync(PathBuf),
@@ -67,6 +68,11 @@ impl Disk {
     /// True when a change failed.
     pub fn has_failed(&self) -> bool {
         self.probe().0.lock().unwrap().failed
+    }
+
+    /// Nothing fails any more.
+    pub fn mend(&self) {
+        self.probe().0.lock().unwrap().failure = None;
     }
 
     /// Notes that these events were acknowledged now.
@@ -126,8 +132,9 @@ impl Probe {
             Change::Rename(from, to) => Recorded::Rename(path(from), path(to)),
             Change::Link(from, to) => Recorded::Link(path(from), path(to)),
             Change::Remove(at) => Recorded::Remove(path(at)),
-            // Folders are made when they are needed.
-            Change::CreateFolder | Change::RemoveFolder | Change::Permit => return,
+            Change::CreateFolder(at) => Recorded::CreateFolder(path(at)),
+            // An empty folder that is there again is no loss.
+            Change::RemoveFolder | Change::Permit => return,
         };
         self.0.lock().unwrap().record.push(recorded);
     }
@@ -155,6 +162,8 @@ struct Replayed {
     synced_names: BTreeMap<PathBuf, usize>,
     /// Changes of names that were not synced, each as the names that change together.
     name_changes: Vec<Vec<(PathBuf, Option<usize>)>>,
+    /// Folders that were made; each has a name in the one above.
+    folders: Vec<PathBuf>,
     acknowledged: Vec<u64>,
 }
 
@@ -190,9 +199,12 @@ impl Replayed {
     }
 
     fn make(&mut self, change: &Recorded) {
+        if let Recorded::CreateFolder(path) = change {
+            self.folders.push(path.clone());
+        }
         match change {
             // A file that is emptied is one that was never synced.
-            Recorded::Create(path) => {
+            Recorded::Create(path) | Recorded::CreateFolder(path) => {
                 self.contents.push(Content::default());
                 self.name(vec![(path.clone(), Some(self.contents.len() - 1))]);
             }
@@ -240,9 +252,14 @@ impl Replayed {
             names
         });
         for names in [self.names.clone(), self.synced_names.clone()].into_iter().chain(alone) {
+            let is_lost = |path: &&PathBuf| {
+                self.folders
+                    .iter()
+                    .any(|folder| *path == folder || path.starts_with(folder) && !names.contains_key(folder))
+            };
             for variant in 0..5 {
                 let file = |(path, at): (&PathBuf, &usize)| (path.clone(), kept(&self.contents[*at], variant));
-                let files = names.iter().map(file).collect();
+                let files = names.iter().filter(|(path, _)| !is_lost(path)).map(file).collect();
                 all.push(Remains { files, acknowledged: self.acknowledged.clone() });
             }
         }
