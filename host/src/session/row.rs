@@ -231,14 +231,20 @@ impl Row {
     pub fn events(&self) -> impl Iterator<Item = Event> {
         // It was read before.
         let opened = Opened::read(self.kind, &self.data).ok();
+        let mut extra = self.extra.clone();
+        // An event has its own; twice they would be read as those of the row.
+        for own in ["type", "seq", "time", "data"] {
+            extra.take(own);
+        }
         opened.into_iter().flat_map(move |Opened { block, pieces, gaps }| {
+            let extra = extra.clone();
             let pieces = pieces.into_iter().zip(times(gaps, self.time)).zip(self.first..);
             pieces.map(move |((piece, time), seq)| {
                 let mut text = String::with_capacity(piece.get().len() + 96);
                 block.write_event_data(piece.get(), &mut text);
                 // What was put together of JSON is JSON.
                 let data = RawValue::from_string(text).unwrap_or_else(|_| null());
-                Event { kind: kind::ASSISTANT_CHUNK.into(), seq, time, data, extra: self.extra.clone() }
+                Event { kind: kind::ASSISTANT_CHUNK.into(), seq, time, data, extra: extra.clone() }
             })
         })
     }

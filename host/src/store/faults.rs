@@ -320,7 +320,12 @@ fn a_fork_survives_every_failure_and_a_power_loss_at_any_moment() {
         let store = Store { disk: disk.clone(), ..Store::new(dir.path()) };
         match store.fork("s", Some(3)) {
             Ok(fork) => assert_eq!(Store::new(dir.path()).read(&fork.id).unwrap().events.singles().count(), 6),
-            Err(error) => assert!(matches!(error, StoreError::Io { .. }) && disk.has_failed(), "{context}: {error}"),
+            Err(error) => {
+                assert!(matches!(error, StoreError::Io { .. }) && disk.has_failed(), "{context}: {error}");
+                // Taken back, where the disk allows it.
+                let count = Store::new(dir.path()).list().unwrap().len();
+                assert!(count == 1 || context.contains(&usize::MAX.to_string()), "{context}: {count} sessions");
+            }
         }
         check(dir.path(), context);
         let count = if disk.has_failed() { 1..=2 } else { 2..=2 };
@@ -385,18 +390,99 @@ fn what_was_acknowledged_is_there_after_a_power_loss_at_any_moment() {
     for form in [Form::Plain, Form::Zstd] {
         let disk = Disk::recording();
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().canonicalize().unwrap();
+        // A folder that is not there yet, in one that is not there either.
+        let path = dir.path().canonicalize().unwrap().join("new/sessions");
         let store = Store { dir: path.clone(), form, disk: disk.clone(), watch: None };
         let acknowledged = Acknowledged::default();
         live(&store, &acknowledged, true).unwrap();
-        let all = acknowledged.get();
-        let states = disk.remains(&BTreeMap::new());
-        assert!(states.len() > 40, "{} states", states.len());
-        for remains in states {
-            let known = remains.acknowledged.iter().map(|seq| (*seq, all[seq].clone())).collect();
-            let lengths: Vec<_> = remains.files.iter().map(|(path, bytes)| (path.file_name(), bytes.len())).collect();
-            let context = format!("{form:?}, {lengths:?}, {} acknowledged", remains.acknowledged.len());
-            check(left(&remains, &path).path(), form, &known, &context);
+        let states = check_power_losses(&disk, &path, form, &BTreeMap::new(), &acknowledged, "");
+        assert!(states > 40, "{states} states");
+    }
+}
+
+/// Cuts the power at every moment that the disk remembers; returns how many states that may leave.
+fn check_power_losses(
+    disk: &Disk,
+    dir: &Path,
+    form: Form,
+    before: &BTreeMap<PathBuf, Vec<u8>>,
+    acknowledged: &Acknowledged,
+    context: &str,
+) -> usize {
+    let all = acknowledged.get();
+    let states = disk.remains(before);
+    for remains in &states {
+        let known = remains.acknowledged.iter().map(|seq| (*seq, all[seq].clone())).collect();
+        let lengths: Vec<_> = remains.files.iter().map(|(path, bytes)| (path.file_name(), bytes.len())).collect();
+        let context = format!("{context} {form:?}, {lengths:?}, {} acknowledged", remains.acknowledged.len());
+        check(left(remains, dir).path(), form, &known, &context);
+    }
+    states.len()
+}
+
+#[test]
+fn what_was_acknowledged_behind_a_failure_is_there_after_a_power_loss() {
+    for form in [Form::Plain, Form::Zstd] {
+        for at in 1.. {
+            let disk = Disk::failing(Failure { at, times: 2, how: How::Error(ErrorKind::Other) });
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().canonicalize().unwrap();
+            let store = Store { dir: path.clone(), form, disk: disk.clone(), watch: None };
+            let acknowledged = Acknowledged::default();
+            let _ = live(&store, &acknowledged, true);
+            let failed = disk.has_failed();
+            // The disk works again, and somebody goes on.
+            disk.mend();
+            if let Ok((log, writer)) = store.open("s", acknowledged.sink(&disk, true)) {
+                let stands = forms(&store.read("s").unwrap());
+                writer.append(vec![said("again")]);
+                drop(writer);
+                // What nobody was told of and stood there is what the session went on from.
+                acknowledged.0.lock().unwrap().extend((0..).zip(stands));
+                disk.acknowledge(0..log.events.len());
+            }
+            check_power_losses(&disk, &path, form, &BTreeMap::new(), &acknowledged, &format!("failed at {at},"));
+            if !failed {
+                break;
+            }
         }
+    }
+}
+
+#[test]
+fn opening_again_survives_a_power_loss_at_any_moment() {
+    for (name, bytes) in ends() {
+        for form in [Form::Plain, Form::Zstd] {
+            let dir = folder_with(&[(name, &bytes)]);
+            let path = dir.path().canonicalize().unwrap();
+            let before = files_in(&path);
+            let complete = Store::new(&path).read("s").unwrap();
+            let kept = complete.events.len() - complete.recovered;
+            let disk = Disk::recording();
+            let acknowledged = Acknowledged::default();
+            let whole = (0..).zip(forms(&complete)).take_while(|(seq, _)| *seq < kept);
+            acknowledged.0.lock().unwrap().extend(whole);
+            disk.acknowledge(0..kept);
+            let store = Store { dir: path.clone(), form, disk: disk.clone(), watch: None };
+            let (_, writer) = store.open("s", acknowledged.sink(&disk, true)).unwrap();
+            writer.append(vec![said("again")]);
+            drop(writer);
+            let compressed = form == Form::Zstd && name == "s.jsonl.zst";
+            let checked = if compressed { Form::Zstd } else { Form::Plain };
+            check_power_losses(&disk, &path, checked, &before, &acknowledged, name);
+        }
+    }
+}
+
+#[test]
+fn a_power_loss_in_a_deletion_leaves_what_the_id_meant_or_nothing() {
+    let (plain, compressed) = (damaged(), Form::Zstd.encode(&damaged()[..200]).unwrap());
+    let dir = folder_with(&[("s.jsonl", &plain), ("s.jsonl.zst", &compressed)]);
+    let before = files_in(dir.path());
+    let disk = Disk::recording();
+    assert!(Store { disk: disk.clone(), ..Store::new(dir.path()) }.files_of("s").unwrap().delete().error.is_none());
+    for remains in disk.remains(&before) {
+        let left = left(&remains, dir.path());
+        assert!(remains.files.is_empty() || std::fs::read(left.path().join("s.jsonl")).unwrap() == plain);
     }
 }
