@@ -100,3 +100,43 @@ fn a_session_in_use_is_neither_repaired_nor_deleted() {
     }
     assert_eq!(composition.dsh(&["sessions", "show", &id]).code, Some(0));
 }
+
+/// A file system that takes no more, without being root: the shell lets no file grow beyond 24 KiB.
+#[cfg(unix)]
+#[test]
+fn a_turn_that_cannot_be_logged_stops_and_the_session_goes_on_where_there_is_room() {
+    let long = "word ".repeat(6_000);
+    let composition = Composition::new(&MANIFEST.replace("\"fine\"", &format!("\"{long}\"")));
+    // Copies of libraries that were looked at are larger than that.
+    assert_eq!(composition.dsh(&["plugins", "list"]).code, Some(0));
+    let plain = composition.command(&["run", "--json", "one"]);
+    let mut limited = std::process::Command::new("sh");
+    // Bytes by blocks of 512. Who ignores the signal gets an error in its place.
+    limited
+        .args(["-c", "trap '' XFSZ; ulimit -f 48; exec \"$@\"", "sh"])
+        .arg(plain.get_program())
+        .args(plain.get_args());
+    for (name, value) in plain.get_envs() {
+        match value {
+            Some(value) => limited.env(name, value),
+            None => limited.env_remove(name),
+        };
+    }
+    if let Some(folder) = plain.get_current_dir() {
+        limited.current_dir(folder);
+    }
+    let stopped = dsh_tests::run(limited);
+    assert_eq!(stopped.code, Some(1), "{stopped}");
+    assert!(stopped.says("ulimit -f") && stopped.says("What was saved before stays"), "{stopped}");
+    assert!(!stopped.stdout.contains("\"turn/end\""), "nothing is claimed that is not in the log: {stopped}");
+    let listed = composition.dsh(&["sessions", "list", "--json"]).json();
+    let id = listed[0]["id"].as_str().unwrap();
+    assert_eq!(composition.dsh(&["sessions", "verify", id]).code, Some(0));
+    let acknowledged = stopped.stdout.lines().filter(|line| line.contains("\"seq\":")).count();
+    let events = composition.dsh(&["sessions", "show", "--events", "--json", id]).stdout;
+    let printed: Vec<&str> = stopped.stdout.lines().take(acknowledged).collect();
+    assert!(acknowledged > 3 && events.lines().take(acknowledged).eq(printed), "{stopped}\n{events}");
+    let on = composition.dsh(&["run", "--session", id, "two"]);
+    assert_eq!(on.code, Some(0), "{on}");
+    assert_eq!(messages(&composition, id)[0]["content"][0]["text"], "one");
+}
